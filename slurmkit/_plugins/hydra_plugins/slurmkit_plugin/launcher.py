@@ -1,0 +1,54 @@
+"""``hydra/launcher=slurmkit``: any Hydra app's multirun as one job array, through our compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig
+
+if TYPE_CHECKING:
+    from hydra.core.utils import JobReturn
+    from hydra.types import HydraContext, TaskFunction
+
+__all__ = ["SlurmkitLauncher"]
+
+#: Sweepers that read no results: under these a multirun returns once it is submitted.
+_WANT_NO_VALUES = frozenset({"BasicSweeper", "SlurmkitSweeper"})
+
+
+class SlurmkitLauncher(Launcher):
+    """Submits the points that a sweeper hands over.
+
+    Args:
+        wait: whether to wait for the jobs; when ``None``, only under a sweeper that reads results.
+        **options: the rest of ``hydra.launcher``: name, runs_dir, resources, topology, requeue, env, snapshot.
+    """
+
+    def __init__(self, wait: bool | None = None, **options: Any) -> None:
+        self._wait = wait
+        self._options = options
+        self._config: DictConfig | None = None
+        self._task_function: TaskFunction | None = None
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra before ``launch``."""
+        del hydra_context
+        self._config = config
+        self._task_function = task_function
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Submit one job array, one task a point.
+
+        Returns:
+            Nothing (``[]``) without waiting; else one ``JobReturn`` a point.
+        """
+        from hydra_plugins.slurmkit_plugin import launching  # noqa: PLC0415 - Hydra scans plugins at every start
+
+        assert self._config is not None  # noqa: S101 - Hydra's contract
+        assert self._task_function is not None  # noqa: S101
+        options: Mapping[str, Any] = self._options
+        sweeper = str(self._config.hydra.sweeper._target_).rpartition(".")[2]
+        wait = sweeper not in _WANT_NO_VALUES if self._wait is None else self._wait
+        return launching.launch(self._config, options, job_overrides, initial_job_idx, wait=wait)

@@ -1,0 +1,97 @@
+"""What the launcher does once a sweep really runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import DictConfig, OmegaConf
+
+from slurmkit import open_client, submit
+from slurmkit.cli.main import report
+from slurmkit.cli.output import note
+from slurmkit.config.schema import SECTIONS, Experiment, Payload
+from slurmkit.errors import SlurmkitError
+from slurmkit.launch.ledger import Run
+from slurmkit.launch.results import point_result
+from slurmkit.launch.watch import wait_for
+
+__all__ = ["launch", "reported"]
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """Turn our errors into a line, a hint and an exit code: Hydra would print a traceback."""
+    try:
+        yield
+    except SlurmkitError as error:
+        sys.exit(report(error))
+
+
+def launch(config: DictConfig, options: Mapping[str, Any], job_overrides: Sequence[Sequence[str]], first: int, *, wait: bool) -> Sequence[JobReturn]:
+    """See ``SlurmkitLauncher.launch``."""
+    del first  # points count from 0 in every run folder; a sweeper's later batches are runs of their own
+    with reported():
+        experiment = _experiment(config, options)
+        fixed = set(experiment.payload.command)
+        points = [[override for override in point if override not in fixed] for point in job_overrides]
+        run = submit(experiment, points, say=note)
+        note(f"submitted job {run.attempts()[-1].job_id} with {len(points)} points; see: slurmkit status {run.id}")
+        print(run.path)
+        if not wait:
+            return []
+        wait_for(run, open_client(), time.sleep)
+        return [_job_return(run, index, overrides) for index, overrides in enumerate(job_overrides)]
+
+
+def _experiment(config: DictConfig, options: Mapping[str, Any]) -> Experiment:
+    sections = {name: OmegaConf.to_object(options[name]) if OmegaConf.is_config(options[name]) else options[name] for name in SECTIONS}
+    plain = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    resolved: Any = OmegaConf.to_container(plain, resolve=False)
+    payload = Payload("function", _command())
+    return Experiment(name=options.get("name") or config.hydra.job.name, runs_dir=options["runs_dir"], payload=payload, config=resolved, **sections)
+
+
+def _command() -> list[str]:
+    """What starts this app again for one point: its file or module, Hydra's flags, and the fixed overrides.
+
+    The callback writes what the task function returned into the point's folder, as JSON.
+    """
+    from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
+
+    arguments = get_args_parser().parse_args(sys.argv[1:])
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    start = ["-m", spec.name.removesuffix(".__main__")] if spec is not None else [str(Path(sys.argv[0]).absolute())]
+    flags = []
+    if arguments.config_name is not None:
+        flags += ["--config-name", arguments.config_name]
+    if arguments.config_path is not None:
+        flags += ["--config-path", arguments.config_path]
+    if arguments.config_dir is not None:
+        flags += ["--config-dir", str(Path(arguments.config_dir).absolute())]
+    fixed, _ = split_overrides(arguments.overrides)
+    callback = "+hydra.callbacks.slurmkit._target_=slurmkit.launch.results.RecordResult"
+    return [*start, *flags, *(override for override in fixed if not _only_for_sweeps(override)), callback]
+
+
+def _only_for_sweeps(override: str) -> bool:
+    """Whether an override speaks of the launcher or sweeper, which a single point has not."""
+    key = override.lstrip("+~").partition("=")[0]
+    return key.startswith(("hydra/launcher", "hydra.launcher", "hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep."))
+
+
+def _job_return(run: Run, index: int, overrides: Sequence[str]) -> JobReturn:
+    result = point_result(run, index)
+    done = JobReturn(overrides=list(overrides), working_dir=str(run.point_dir(index)))
+    if result is not None and result["state"] == "finished":
+        done.status, done.return_value = JobStatus.COMPLETED, result["value"]
+    else:
+        done.status = JobStatus.FAILED
+        done.return_value = SlurmkitError(f"point {index} did not finish: {result['error'] if result else 'it left no result'}", f"read {run.point_dir(index) / 'log'}")
+    return done

@@ -1,0 +1,1 @@
+"""The command line: each file parses, calls one function and prints."""

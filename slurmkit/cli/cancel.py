@@ -1,0 +1,29 @@
+"""``slurmkit cancel``: end a run for good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from slurmkit.cli.options import run_argument
+from slurmkit.cli.output import note
+
+
+@click.command("cancel")
+@run_argument
+def cancel_command(run: str, runs_dir: Path) -> int:
+    """End a run for good; its ranks save first. RUN is a run folder, a run id, a Slurm job id, or `last`."""
+    from slurmkit import open_client  # noqa: PLC0415 - only once the words are sound
+    from slurmkit.launch.ledger import find_run  # noqa: PLC0415
+    from slurmkit.launch.watch import UNFINISHED, run_status  # noqa: PLC0415
+
+    found = find_run(run, runs_dir)
+    client = open_client()
+    live = sorted({status.job.partition("_")[0] for status in run_status(found, client) if status.state in UNFINISHED})
+    if not live:
+        note(f"{found.id}: nothing to cancel, all of it has ended")
+        return 0
+    client.cancel(live)
+    note(f"{found.id}: cancelled job {', '.join(live)}")
+    return 0

@@ -1,0 +1,54 @@
+"""``slurmkit submit``: one run, or a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from slurmkit.cli.options import compose_options
+from slurmkit.cli.output import note
+
+
+@click.command("submit")
+@compose_options
+@click.option("-m", "--multirun", is_flag=True, help="Sweep over the overrides with several values: one job array.")
+@click.option("--dry-run", is_flag=True, help="Print the script without asking Slurm anything.")
+@click.option("--wait", is_flag=True, help="Wait for the end; the exit code says whether all of it completed.")
+@click.option("--force", is_flag=True, help="Submit even what preflight calls impossible.")
+def submit_command(
+    overrides: tuple[str, ...], config_name: str, config_dir: Path | None, *, multirun: bool, dry_run: bool, wait: bool, force: bool
+) -> int:
+    """Submit an experiment. Prints the run folder; the job id goes to stderr.
+
+    \b
+      slurmkit submit experiment=gpt_ddp
+      slurmkit submit -m experiment=digits optim.lr=1e-3,3e-3
+    """
+    from slurmkit import compile_job, load_experiment, submit  # noqa: PLC0415 - Hydra costs 0.2 s, --help none
+    from slurmkit.compiler.plan import Place  # noqa: PLC0415
+    from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
+
+    fixed, points = split_overrides(overrides) if multirun else (list(overrides), None)
+    experiment = load_experiment(fixed, config_name, config_dir)
+    if dry_run:
+        place = Place(cwd=str(Path.cwd()))
+        array = None if points is None else len(points)
+        print(compile_job(experiment, None, place, array, points=points is not None).script, end="")
+        return 0
+    run = submit(experiment, points, force=force, say=note)
+    job_id = run.attempts()[-1].job_id
+    note(f"submitted job {job_id}" + (f" with {len(points)} points" if points is not None else "") + f"; see: slurmkit status {run.id}")
+    print(run.path)
+    return _wait(run.path) if wait else 0
+
+
+def _wait(path: Path) -> int:
+    import time  # noqa: PLC0415
+
+    from slurmkit import Run, open_client  # noqa: PLC0415
+    from slurmkit.launch.watch import summary, wait_for  # noqa: PLC0415
+
+    statuses = wait_for(Run(path), open_client(), time.sleep)
+    note(", ".join(f"{count} {state}" for state, count in summary(statuses).items()))
+    return 0 if all(status.state == "COMPLETED" for status in statuses) else 1

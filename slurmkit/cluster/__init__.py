@@ -1,0 +1,1 @@
+"""What the cluster is: nodes, partitions, fabric and the controller's own settings."""

@@ -1,0 +1,41 @@
+"""How Slurm is asked: the interface, and which implementation to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from slurmkit.cluster.model import ClusterSnapshot
+
+__all__ = ["SlurmClient", "open_client"]
+
+
+class SlurmClient(Protocol):
+    """What the toolkit asks of a Slurm cluster. All raise ``SlurmUnavailableError`` when it does not answer."""
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Nodes, partitions, fabric and settings, read now."""
+        ...
+
+    def job(self, job_id: str) -> Mapping[str, str] | None:
+        """``scontrol show job`` of one job, or ``None`` once Slurm has forgotten it."""
+        ...
+
+    def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        """What ``squeue`` knows of these jobs: one record a task, ended ones included for some minutes."""
+        ...
+
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
+        """What ``sacct`` knows of these jobs; ``None`` where the site keeps no accounting."""
+        ...
+
+    def cancel(self, job_ids: Sequence[str]) -> None:
+        """End jobs for good."""
+        ...
+
+
+def open_client() -> SlurmClient:
+    """The client for the cluster that ``SLURM_CONF`` (or ``/etc/slurm/slurm.conf``) names."""
+    from slurmkit.cluster.command import CommandClient  # noqa: PLC0415 - only where Slurm is asked
+
+    return CommandClient()

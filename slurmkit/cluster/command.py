@@ -1,0 +1,142 @@
+"""Slurm through its own commands: works on every release, and needs nothing but a login node."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from slurmkit.cluster import parse
+from slurmkit.cluster.model import ClusterSnapshot
+from slurmkit.errors import MissingProgramError, SlurmRefusedError, SlurmUnavailableError
+
+__all__ = ["CommandClient", "Runner", "clean_environ", "run_slurm"]
+
+#: Takes an argument vector; returns exit code, stdout and stderr.
+Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+
+_TIMEOUT = 30.0  # seconds; a controller that says nothing for so long is down for our purposes
+_QUEUE_FIELDS = {"JobId": "%A", "ArrayJobId": "%F", "ArrayTaskId": "%K", "State": "%T", "Reason": "%r", "Nodes": "%N", "Start": "%S", "Name": "%j"}
+_HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Start", "End", "NodeList")
+_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
+
+
+def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for Slurm's commands: without what would change their meaning or their output.
+
+    A caller inside a job carries ``SLURM_MEM_PER_NODE`` and the like, and anybody's profile may set
+    ``SBATCH_PARTITION`` or ``SQUEUE_FORMAT``; all of them silently override what we ask for.
+    """
+    prefixes = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SCONTROL_", "SINFO_", "SACCT_", "SCANCEL_")
+    kept = {key: value for key, value in environ.items() if key in _KEPT or not key.startswith(prefixes)}
+    return kept | {"LC_ALL": "C"}
+
+
+def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
+    """Run one of Slurm's commands.
+
+    Raises:
+        MissingProgramError: if the command is not installed.
+        SlurmUnavailableError: if it did not answer in 30 s.
+    """
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False, env=clean_environ(os.environ))
+    except FileNotFoundError as error:
+        raise MissingProgramError(
+            f"{argv[0]} is not installed here, so no Slurm cluster can be asked",
+            "run this on a login node, install Slurm's client commands (Debian: slurm-client), or start one with: slurmkit lab up",
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise SlurmUnavailableError(f"{argv[0]} got no answer from slurmctld in {_TIMEOUT:.0f} s", "see: scontrol ping") from error
+    return done.returncode, done.stdout, done.stderr
+
+
+def _unavailable(stderr: str) -> SlurmUnavailableError:
+    """Slurm's last words as one line, with the remedy for the kind."""
+    said = stderr.strip().splitlines()[-1] if stderr.strip() else "no message"
+    conf = os.environ.get("SLURM_CONF")
+    if "configuration source" in stderr or "slurm.conf" in stderr or "s_p_parse_file" in stderr:
+        where = f"SLURM_CONF={conf}" if conf else "/etc/slurm/slurm.conf (SLURM_CONF is not set)"
+        return SlurmUnavailableError(f"slurm.conf cannot be read at {where}: {said}", "set SLURM_CONF to the cluster's slurm.conf, or start a lab: slurmkit lab up")
+    return SlurmUnavailableError(f"slurmctld cannot be reached: {said}", "see which controller is asked with: scontrol ping; a lab of yours with: slurmkit lab status")
+
+
+class CommandClient:
+    """A ``SlurmClient`` over ``scontrol``, ``squeue``, ``sacct`` and ``scancel``.
+
+    Args:
+        run: how a command is run; tests give one that checks what it is called with.
+        clock: seconds since the epoch, for the time that a snapshot carries.
+    """
+
+    def __init__(self, run: Runner = run_slurm, clock: Callable[[], float] = time.time) -> None:
+        self._run = run
+        self._clock = clock
+
+    def _ask(self, *argv: str) -> str:
+        code, out, err = self._run(argv)
+        if code:
+            raise _unavailable(err or out)
+        return out
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Read the cluster with four calls at once (each costs 10 ms, and 0.1 s on 10,000 nodes)."""
+        read_at = self._clock()
+        calls = (
+            ("scontrol", "--all", "show", "config"),
+            ("scontrol", "--all", "--oneliner", "show", "partition"),
+            ("scontrol", "--all", "--oneliner", "show", "node"),
+            ("scontrol", "--oneliner", "show", "topology"),
+        )
+        with ThreadPoolExecutor(len(calls)) as pool:
+            config, partitions, nodes, topology = pool.map(self._run, calls)
+        for code, out, err in (config, partitions):
+            if code:
+                raise _unavailable(err or out)
+        # Nodes may be hidden from users (PrivateData) and a flat cluster has no topology: unknown, no error.
+        return ClusterSnapshot(
+            read_at=read_at,
+            config=parse.parse_config(config[1]),
+            partitions=parse.parse_partitions(parse.parse_records(partitions[1])),
+            nodes=parse.parse_nodes(parse.parse_records(nodes[1] if nodes[0] == 0 else "")),
+            fabric=parse.parse_fabric(parse.parse_records(topology[1] if topology[0] == 0 else "")),
+        )
+
+    def job(self, job_id: str) -> Mapping[str, str] | None:
+        """See ``SlurmClient.job``."""
+        code, out, err = self._run(("scontrol", "--all", "--oneliner", "show", "job", job_id))
+        if code and "Invalid job id" in err + out:
+            return None
+        if code:
+            raise _unavailable(err or out)
+        records = parse.parse_records(out)
+        return records[0] if records else None
+
+    def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        """See ``SlurmClient.queue``."""
+        form = "|".join(_QUEUE_FIELDS.values())
+        code, out, err = self._run(("squeue", "--all", "--array", "--noheader", "--states=all", f"--jobs={','.join(job_ids)}", f"--format={form}"))
+        if code and "Invalid job id" in err + out:
+            return []
+        if code:
+            raise _unavailable(err or out)
+        split = len(_QUEUE_FIELDS) - 1  # the name is last, since it alone may hold a bar
+        return [dict(zip(_QUEUE_FIELDS, line.split("|", split), strict=True)) for line in out.splitlines() if line.count("|") >= split]
+
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
+        """See ``SlurmClient.history``."""
+        try:
+            code, out, _ = self._run(("sacct", "--allocations", "--array", "--noheader", "--parsable2", f"--jobs={','.join(job_ids)}", f"--format={','.join(_HISTORY_FIELDS)}"))
+        except MissingProgramError:
+            return None
+        if code:
+            return None
+        return [dict(zip(_HISTORY_FIELDS, line.split("|"), strict=False)) for line in out.splitlines()]
+
+    def cancel(self, job_ids: Sequence[str]) -> None:
+        """See ``SlurmClient.cancel``."""
+        code, out, err = self._run(("scancel", *job_ids))
+        if code:
+            raise SlurmRefusedError(f"scancel {' '.join(job_ids)}: {(err or out).strip()}", "see the queue with: squeue --me")

@@ -1,0 +1,117 @@
+"""The cluster as read at one time, in plain frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slurmkit.cluster.fabric import Fabric
+
+__all__ = ["ClusterConfig", "ClusterSnapshot", "Gres", "Node", "Partition"]
+
+#: Base states and flags of a node that can take no job until somebody or something mends it.
+_UNFIT = frozenset({"DOWN", "ERROR", "FUTURE", "UNKNOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "MAINTENANCE", "INVALID_REG"})
+
+
+@dataclass(frozen=True)
+class Gres:
+    """One generic resource of a node: ``gpu:a100:4`` is ``Gres("gpu", "a100", 4)``; ``type`` may be empty."""
+
+    name: str
+    type: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node; memory in MiB."""
+
+    name: str
+    states: frozenset[str]
+    """The base state and its flags, such as ``IDLE`` and ``DRAIN``; unknown ones are kept by name."""
+    cpus: int
+    memory: int
+    gres: tuple[Gres, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether the node runs jobs or will without anybody's help (a powered-down cloud node does)."""
+        return not self.states & _UNFIT
+
+    def gres_count(self, name: str, kind: str = "") -> int:
+        """How many of ``name`` (of type ``kind``, or of any) the node has, in use or not."""
+        return sum(item.count for item in self.gres if item.name == name and (not kind or item.type == kind))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition; times in seconds, ``units.UNLIMITED`` where there is no limit."""
+
+    name: str
+    default: bool
+    state: str
+    max_time: float
+    max_nodes: float
+    preempt_mode: str
+    grace_time: float
+    total_nodes: int
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """The controller's settings that decide what happens to a job."""
+
+    cluster: str
+    release: tuple[int, ...]
+    """Such as ``(22, 5, 8)``."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """``scontrol show config`` as it is."""
+
+    def option(self, name: str) -> str:
+        """A setting, or the empty text where it is unset, unknown to the release or ``(null)``."""
+        value = self.options.get(name, "")
+        return "" if value in {"(null)", "N/A"} else value
+
+    def scheduler_parameter(self, name: str) -> str:
+        """One value of ``SchedulerParameters``, or the empty text."""
+        for item in self.option("SchedulerParameters").split(","):
+            key, _, value = item.partition("=")
+            if key.strip() == name:
+                return value.strip() or "yes"
+        return ""
+
+    @property
+    def max_switch_wait(self) -> int:
+        """Seconds that ``--switches=N@t`` is honoured at most (Slurm's default is 300)."""
+        value = self.scheduler_parameter("max_switch_wait")
+        return int(value) if value.isdecimal() else 300
+
+    @property
+    def rewriters(self) -> tuple[str, ...]:
+        """Plugins that may change a job between ``sbatch`` and the queue, so that nothing is certain."""
+        found = (self.option("JobSubmitPlugins"), self.option("CliFilterPlugins"))
+        return tuple(name.strip() for text in found for name in text.split(",") if name.strip() not in {"", "none"})
+
+
+@dataclass(frozen=True)
+class ClusterSnapshot:
+    """The whole cluster, and when it was read (seconds since the epoch)."""
+
+    read_at: float
+    config: ClusterConfig
+    partitions: tuple[Partition, ...]
+    nodes: tuple[Node, ...]
+    """Empty where the user may not see them (``PrivateData=nodes``): unknown, not absent."""
+    fabric: Fabric
+
+    def partition(self, name: str | None) -> Partition | None:
+        """The partition of that name, or the default one for ``None``."""
+        for item in self.partitions:
+            if item.name == name or (name is None and item.default):
+                return item
+        return None
+
+    def nodes_of(self, partition: str) -> tuple[Node, ...]:
+        """The nodes of a partition that can be seen."""
+        return tuple(node for node in self.nodes if partition in node.partitions)

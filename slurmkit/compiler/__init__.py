@@ -1,0 +1,1 @@
+"""From an experiment and a cluster to one readable sbatch script. Pure."""

@@ -1,0 +1,1 @@
+"""The typed config: what an experiment is, and how Hydra composes one."""

@@ -1,0 +1,215 @@
+"""The experiment as frozen dataclasses: one tree, mounted at the top of our apps and under ``hydra.launcher``.
+
+Each class checks itself when it is made, so that what reaches the compiler is already sound, and every
+message names the override that mends it. Names are Slurm's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from slurmkit.errors import ConfigError
+from slurmkit.units import parse_duration, parse_memory
+
+__all__ = ["SECTIONS", "Env", "Experiment", "Payload", "Requeue", "Resources", "Snapshot", "Topology"]
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIGNAL = re.compile(r"[A-Z][A-Z0-9]*")
+_OPTION = re.compile(r"[a-z][a-z0-9-]*")
+#: Options that the compiler writes itself; ``resources.extra`` may not say them a second time.
+_OWNED = frozenset(
+    {"array", "chdir", "error", "job-name", "open-mode", "output", "parsable", "requeue", "no-requeue", "signal", "switches", "wrap", "test-only", "wait", "export"}
+)
+
+
+def _one_line(key: str, value: str) -> None:
+    """Refuse what would end a ``#SBATCH`` line early."""
+    if any(character in value for character in "\n\r\0"):
+        raise ConfigError(f"{key}: {value!r} has a line break in it, which no #SBATCH line can carry", f"write {key} on one line")
+
+
+def _at_least(key: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ConfigError(f"{key}: got {value}, accepted is a whole number from {least} up", f"set {key}={least} or more")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What is asked of Slurm, in the words of ``sbatch``."""
+
+    nodes: int = 1
+    ntasks_per_node: int = 1
+    cpus_per_task: int | None = 1
+    cpus_per_gpu: int | None = None
+    gpus_per_node: str | None = None
+    gpus_per_task: str | None = None
+    gres: str | None = None
+    """Generic resources a node, such as ``gpu:a100:2`` (types are case-sensitive)."""
+    mem: str | None = None
+    """Memory a node, such as ``16G``."""
+    mem_per_cpu: str | None = None
+    mem_per_gpu: str | None = None
+    time: str = "1:00:00"
+    """Wall time a life of the job: ``90`` is 90 minutes, ``1-12:00:00`` a day and a half."""
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    nodelist: str | None = None
+    exclude: str | None = None
+    exclusive: str | None = None
+    """``true``, or ``user``, ``mcs``, ``topo`` where the release has it."""
+    dependency: str | None = None
+    comment: str | None = None
+    wckey: str | None = None
+    mail_type: str | None = None
+    mail_user: str | None = None
+    array_parallelism: int | None = None
+    """How many points of a sweep may run at once; all when unset."""
+    srun_args: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Any other long option of ``sbatch``, without the dashes: ``{nice: 100, reservation: course}``."""
+
+    def __post_init__(self) -> None:
+        for key in ("nodes", "ntasks_per_node", "cpus_per_task", "cpus_per_gpu", "array_parallelism"):
+            _at_least(f"resources.{key}", getattr(self, key), 1)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, str):
+                _one_line(f"resources.{item.name}", value)
+        parse_duration(self.time, "resources.time")
+        for key in ("mem", "mem_per_cpu", "mem_per_gpu"):
+            if getattr(self, key) is not None:
+                parse_memory(getattr(self, key), f"resources.{key}")
+        asked = [key for key in ("mem", "mem_per_cpu", "mem_per_gpu") if getattr(self, key) is not None]
+        if len(asked) > 1:
+            raise ConfigError(
+                f"resources: {' and '.join(asked)} exclude each other in Slurm", f"set {asked[1]}: null in your config, or resources.{asked[1]}=null"
+            )
+        self._check_extra()
+
+    def _check_extra(self) -> None:
+        for name, value in self.extra.items():
+            option = str(name).replace("_", "-")
+            if not _OPTION.fullmatch(option):
+                raise ConfigError(f"resources.extra: {name!r} is no long option of sbatch", "write the option's name without dashes, such as nice")
+            own = option.replace("-", "_")
+            if option in _OWNED or own in {item.name for item in fields(self)}:
+                raise ConfigError(
+                    f"resources.extra.{name}: slurmkit writes --{option} itself",
+                    f"use resources.{own}" if hasattr(self, own) else f"remove resources.extra.{name}",
+                )
+            _one_line(f"resources.extra.{name}", str(value))
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Where in the fabric the job should lie."""
+
+    switches: int | None = None
+    """Leaf switches at most (``--switches=COUNT``); any number when unset."""
+    wait: str = "5:00"
+    """How long to wait for that many before taking any (``--switches=COUNT@WAIT``)."""
+
+    def __post_init__(self) -> None:
+        _at_least("topology.switches", self.switches, 1)
+        parse_duration(self.wait, "topology.wait")
+
+
+@dataclass(frozen=True)
+class Requeue:
+    """What happens when Slurm takes the nodes away."""
+
+    enabled: bool = True
+    signal: str | None = "USR1"
+    """Sent to every rank ahead of the time limit; ``null`` sends none (SIGTERM still comes)."""
+    signal_lead: int = 120
+    """Seconds ahead of the time limit. Slurm looks every 30 s, so it comes up to 60 s early."""
+
+    def __post_init__(self) -> None:
+        if self.signal is not None and not _SIGNAL.fullmatch(self.signal):
+            raise ConfigError(f"requeue.signal: got {self.signal!r}, accepted is a signal's name without SIG", "set requeue.signal=USR1")
+        if not 0 <= self.signal_lead <= 65535:  # noqa: PLR2004 - sbatch's own bound
+            raise ConfigError(f"requeue.signal_lead: got {self.signal_lead}, accepted are 0 to 65535 seconds", "set requeue.signal_lead=120")
+
+
+@dataclass(frozen=True)
+class Env:
+    """What the payload finds around it on the node."""
+
+    python: str | None = None
+    """The interpreter on the node; the one that compiles when unset."""
+    setup: list[str] = field(default_factory=list)
+    """Lines of bash that run in the batch script before the payload, such as ``module load cuda``."""
+    teardown: list[str] = field(default_factory=list)
+    """Lines of bash that run after it; the payload's exit code stays the job's."""
+    vars: dict[str, str] = field(default_factory=dict)
+    """Variables exported inside the script, quoted, so that commas and quotes arrive as written."""
+
+    def __post_init__(self) -> None:
+        for name in self.vars:
+            if not _VARIABLE.fullmatch(str(name)):
+                raise ConfigError(f"env.vars: {name!r} is no name of an environment variable", "use letters, digits and _, such as OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What runs, once a task (rank)."""
+
+    kind: str = "trainer"
+    """``trainer`` (our DDP trainer), ``command`` (any program) or ``function`` (a Hydra app's task)."""
+    command: list[str] = field(default_factory=list)
+    """The argument vector; for ``trainer`` it is made from the overrides."""
+
+    def __post_init__(self) -> None:
+        kinds = ("trainer", "command", "function")
+        if self.kind not in kinds:
+            raise ConfigError(f"payload.kind: got {self.kind!r}, accepted are {', '.join(kinds)}", "set payload=trainer or payload=command")
+        if self.kind == "command" and not self.command:
+            raise ConfigError("payload.command: a payload of kind 'command' needs one", "set payload.command=[hostname] or payload=trainer")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The copy of the project that the job runs from, so that later edits do not change what runs."""
+
+    enabled: bool = True
+    max_mb: int = 100
+    """Refuse to copy more than this; a project of code is small, a folder of data is not."""
+
+    def __post_init__(self) -> None:
+        _at_least("snapshot.max_mb", self.max_mb, 1)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that the compiler needs to know."""
+
+    name: str = "experiment"
+    runs_dir: str = "runs"
+    """The folder that holds the run folders, on a file system that every node sees."""
+    resources: Resources = field(default_factory=Resources)
+    topology: Topology = field(default_factory=Topology)
+    requeue: Requeue = field(default_factory=Requeue)
+    env: Env = field(default_factory=Env)
+    payload: Payload = field(default_factory=Payload)
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    config: dict[str, Any] = field(default_factory=dict, compare=False)
+    """The whole composed config, resolved, as the run's manifest keeps it."""
+
+    def __post_init__(self) -> None:
+        _one_line("name", self.name)
+        if not self.name.strip():
+            raise ConfigError("name: an empty name", "set name=my_experiment")
+
+
+#: The sections that both mounts share.
+SECTIONS: dict[str, type] = {
+    "resources": Resources,
+    "topology": Topology,
+    "requeue": Requeue,
+    "env": Env,
+    "snapshot": Snapshot,
+}

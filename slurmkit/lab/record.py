@@ -1,0 +1,162 @@
+"""What is kept of a lab on disk: its folder, and ``lab.json`` in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from slurmkit.errors import LabError
+from slurmkit.lab.config import LabShape, LabSpec
+from slurmkit.lab.machine import lab_environment
+from slurmkit.lab.processes import end_all, started
+
+__all__ = ["Daemon", "Record", "remove_lab"]
+
+_FILE = "lab.json"
+_VERSION = 1
+_BEGUN = frozenset({"run", "dev", f"{_FILE}.new"})  # what a lab has before it has its file
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """One daemon of a lab.
+
+    Attributes:
+        name: such as ``slurmctld`` or ``slurmd n3``.
+        pid: its process.
+        started: when it started, in clock ticks since boot: pids come round again.
+        log: the file of what it printed.
+    """
+
+    name: str
+    pid: int
+    started: int
+    log: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return started(self.pid) == self.started
+
+
+@dataclass
+class Record:
+    """A lab as it was started.
+
+    Attributes:
+        spec: its shape and places.
+        daemons: what was started, in order.
+        host: the machine that it runs on.
+    """
+
+    spec: LabSpec
+    daemons: list[Daemon] = field(default_factory=list)
+    host: str = field(default_factory=socket.gethostname)
+
+    @property
+    def name(self) -> str:
+        """What tells it from other labs."""
+        return self.spec.shape.name
+
+    @property
+    def root(self) -> Path:
+        """Its folder."""
+        return Path(self.spec.root)
+
+    @property
+    def run(self) -> Path:
+        """Its folder of sockets and spool."""
+        return Path(self.spec.run)
+
+    @property
+    def conf(self) -> Path:
+        """Its slurm.conf."""
+        return conf_of(self.root)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Our environment, turned towards this lab."""
+        return lab_environment(os.environ, self.conf)
+
+    def save(self) -> None:
+        """Write ``lab.json``, whole or not at all."""
+        new = self.root / f"{_FILE}.new"
+        new.write_text(json.dumps({"version": _VERSION, **asdict(self)}, indent=1) + "\n")
+        new.replace(self.root / _FILE)
+
+    @classmethod
+    def load(cls, root: Path) -> Record | None:
+        """Read a lab back.
+
+        Returns:
+            None if it was never begun: its folder is there, and no ``lab.json``.
+
+        Raises:
+            LabError: if it belongs to another machine, which shares this folder with us.
+        """
+        try:
+            text = (root / _FILE).read_text()
+        except FileNotFoundError:
+            return None
+        try:
+            found = json.loads(text)
+            spec = found["spec"]
+            record = cls(
+                LabSpec(
+                    **{
+                        **spec,
+                        "shape": LabShape(**spec["shape"]),
+                        "release": tuple(spec["release"]),
+                        "devices": tuple(spec["devices"]),
+                    }
+                ),
+                [Daemon(**daemon) for daemon in found["daemons"]],
+                found["host"],
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise LabError(
+                f"{root / _FILE} is not what this slurmkit writes: {error!r}",
+                f"end its processes by hand and remove {root}",
+            ) from error
+        if record.host != socket.gethostname():
+            raise LabError(
+                f"lab {record.name} runs on host {record.host}, and this is {socket.gethostname()}",
+                f"go there, use another --name, or remove {root} if that host is gone",
+            )
+        return record
+
+
+def conf_of(root: Path) -> Path:
+    """The slurm.conf of the lab in a folder."""
+    return root / "etc" / "slurm.conf"
+
+
+def remove_lab(root: Path, record: Record | None) -> int:
+    """End every process of a lab, then remove its folders.
+
+    Args:
+        root: the lab's folder.
+        record: what is known of it; None if its start was cut off before it could be kept.
+
+    Returns:
+        How many processes there were.
+
+    Raises:
+        LabError: if the folder holds something else than a lab, or a process does not end.
+    """
+    strange = [] if record else sorted(path.name for path in root.iterdir() if path.name not in _BEGUN)
+    if strange:
+        raise LabError(
+            f"{root} is no lab: it holds {', '.join(strange[:3])}, and nothing of it was touched",
+            "use another --name, or set SLURMKIT_LAB_DIR to a folder for labs only",
+        )
+    alive = [daemon.pid for daemon in record.daemons if daemon.alive] if record else []
+    count = end_all(root, conf_of(root), alive)
+    for folder in ([record.run] if record else []) + [root]:
+        if folder.exists():
+            shutil.rmtree(folder)
+    return count

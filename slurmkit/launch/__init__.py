@@ -1,0 +1,1 @@
+"""From a plan to a running job: the run folder, the submission through submitit, and what became of it."""

@@ -1,0 +1,247 @@
+"""The submitit plugin: ``submitit.AutoExecutor(cluster="slurmkit")``, and how our own runs are submitted.
+
+Registered in the entry point group ``submitit``. submitit pickles the functions that it is given; runs and
+sweeps of ours go through ``submit_script`` and pickle nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import submitit
+from submitit.core import core, utils
+from submitit.slurm import slurm
+
+from slurmkit.cluster.client import SlurmClient, open_client
+from slurmkit.cluster.command import Runner, run_slurm
+from slurmkit.compiler.plan import Place, compile_job
+from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources
+from slurmkit.errors import ConfigError, SlurmRefusedError, SlurmUnavailableError
+from slurmkit.launch.watch import UNFINISHED, task_states
+from slurmkit.units import format_duration
+
+__all__ = ["SlurmkitExecutor", "SlurmkitJob", "SlurmkitJobEnvironment"]
+
+#: submitit's parameters that are fields of ``Resources`` under the same name.
+_SAME = (
+    "partition", "nodes", "ntasks_per_node", "cpus_per_task", "cpus_per_gpu", "gpus_per_node", "gpus_per_task", "qos", "mem", "mem_per_gpu",
+    "mem_per_cpu", "comment", "constraint", "exclude", "account", "gres", "mail_type", "mail_user", "nodelist", "dependency", "exclusive",
+    "array_parallelism", "wckey",
+)  # fmt: skip
+#: The others, which are turned into something else below. Any name beside these two lists is refused.
+_TURNED = ("job_name", "time", "setup", "teardown", "signal_delay_s", "stderr_to_stdout", "additional_parameters", "srun_args", "use_srun")
+
+
+class _Watcher(slurm.SlurmInfoWatcher):  # type: ignore[misc]
+    """One batched question for all jobs, answered with or without accounting."""
+
+    def __init__(self, delay_s: int = 600, client: Callable[[], SlurmClient] = open_client) -> None:
+        super().__init__(delay_s=delay_s)
+        self._client = client
+
+    def update(self) -> None:
+        """Ask ``squeue`` and, where there is one, ``sacct`` for every job that has not ended."""
+        open_jobs = sorted({job_id.partition("_")[0] for job_id in self._registered - self._finished})
+        if not open_jobs:
+            return
+        self._num_calls += 1
+        try:
+            states = task_states(self._client(), open_jobs)
+        except SlurmUnavailableError as error:
+            submitit.core.logger.get_logger().warning(f"Call #{self._num_calls}: {error}: states are as they last were")
+        else:
+            self._info_dict.update({task.name: {"JobID": task.name, "State": task.state, "NodeList": task.nodes} for task in states})
+            # A job that Slurm has forgotten ended long ago: without accounting nobody will ever say how.
+            for name in self._registered - self._info_dict.keys() - self._finished:
+                self._info_dict[name] = {"JobID": name, "State": "FORGOTTEN", "NodeList": ""}
+        self._last_status_check = time.time()
+        self._finished |= {job_id for job_id in self._registered if self.is_done(job_id, mode="cache")}
+
+    def is_done(self, job_id: str, mode: str = "standard") -> bool:
+        """Whether the job has ended; a suspended, resizing or requeue-held one has not."""
+        return self.get_state(job_id, mode=mode).upper() not in UNFINISHED
+
+
+class SlurmkitJob(slurm.SlurmJob[Any]):  # type: ignore[misc]
+    """A job of this plugin, in submitit's terms."""
+
+    watcher = _Watcher()
+
+
+class SlurmkitJobEnvironment(slurm.SlurmJobEnvironment):  # type: ignore[misc]
+    """Slurm's variables; its requeue names an array task by its own id."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name by which submitit knows this plugin."""
+        return "slurmkit"
+
+
+class SlurmkitExecutor(slurm.SlurmExecutor):  # type: ignore[misc]
+    """Submits through our compiler.
+
+    Args:
+        folder: where submitit keeps pickles, results and logs, on a file system that every node sees.
+        run: how Slurm's commands are run; tests give one that checks what it is called with.
+        **options: those of ``submitit.SlurmExecutor``.
+    """
+
+    job_class = SlurmkitJob
+
+    def __init__(self, folder: str | os.PathLike[str], *, run: Runner = run_slurm, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self._run = run
+
+    @classmethod
+    def name(cls) -> str:
+        """The name by which submitit knows this plugin."""
+        return "slurmkit"
+
+    @classmethod
+    def affinity(cls) -> int:
+        """Never picked unasked: whoever wants this plugin names it."""
+        return min(1, super().affinity())
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        return {*_SAME, *_TURNED}
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        wrong = sorted(set(kwargs) - self._valid_parameters())
+        if wrong:
+            raise ValueError(f"slurmkit's executor does not know {', '.join(wrong)}; accepted are {', '.join(sorted(self._valid_parameters()))}")
+        _experiment({**self.parameters, **kwargs}, ["true"])  # refuse a bad value now, not at submission
+        core.PicklingExecutor._internal_update_parameters(self, **kwargs)  # noqa: SLF001 - submitit's own extension point
+
+    def _internal_process_submissions(self, delayed_submissions: list[Any]) -> list[core.Job[Any]]:
+        if len(delayed_submissions) == 1:
+            jobs: list[core.Job[Any]] = core.PicklingExecutor._internal_process_submissions(self, delayed_submissions)  # noqa: SLF001
+            return jobs
+        folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        pickles = []
+        for delayed in delayed_submissions:
+            delayed.set_timeout(_minutes(self.parameters), self.max_num_timeout)
+            pickles.append(folder / f"{uuid.uuid4().hex}.pkl")
+            delayed.dump(pickles[-1])
+        first = self._submit_text(self._submitit_command_str, len(delayed_submissions))
+        tasks = list(range(self._num_tasks()))
+        array = [self.job_class(folder=self.folder, job_id=f"{first}_{index}", tasks=tasks) for index in range(len(pickles))]
+        for job, pickle in zip(array, pickles, strict=True):
+            job.paths.move_temporary_file(pickle, "submitted_pickle")
+        return array
+
+    def _submit_command(self, command: str) -> core.Job[Any]:
+        return self.job_class(folder=self.folder, job_id=self._submit_text(command, None), tasks=list(range(self._num_tasks())))
+
+    def _submit_text(self, command: str, array: int | None) -> str:
+        folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
+        path = folder / f".submission_file_{uuid.uuid4().hex}.sh"
+        path.write_text(self._script(command, array), encoding="utf-8")
+        job_id = self.submit_script(path)
+        utils.JobPaths(folder=self.folder, job_id=job_id).move_temporary_file(path, "submission_file", keep_as_symlink=True)
+        return job_id
+
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        del uid
+        return self._script(command, None)
+
+    def _script(self, command: str, array: int | None) -> str:
+        paths = utils.JobPaths(folder=self.folder)
+        logs = [str(path).replace("%j", "%A_%a") if array is not None else str(path) for path in (paths.stdout, paths.stderr)]
+        srun = ["--unbuffered", f"--output={logs[0]}"]
+        if not self.parameters.get("stderr_to_stdout"):
+            srun.append(f"--error={logs[1]}")
+        place = Place(cwd=str(Path.cwd()), run_dir=str(Path(self.folder).absolute()), output=logs[0].replace("%t", "0"))
+        return compile_job(_experiment(self.parameters, shlex.split(command), srun), None, place, array).script
+
+    def submit_script(self, path: Path) -> str:
+        """Give one script to sbatch.
+
+        Args:
+            path: the script.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            SlurmRefusedError: with sbatch's own words.
+            SlurmUnavailableError: if slurmctld cannot be reached.
+        """
+        code, out, err = self._run(["sbatch", "--parsable", str(path)])
+        if code:
+            said = " ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in err.strip().splitlines()) or f"exit code {code}"
+            if "Unable to contact slurm controller" in said or "slurm.conf" in said or "configuration source" in said:
+                raise SlurmUnavailableError(f"sbatch: {said}", "see which controller is asked with: scontrol ping")
+            raise SlurmRefusedError(f"sbatch refused {path.name}: {said}", "see what the cluster accepts with: slurmkit compile, and its findings")
+        return self._get_job_id_from_submission_command(out)
+
+    @staticmethod
+    def _get_job_id_from_submission_command(string: bytes | str) -> str:
+        """The id in the output of ``sbatch --parsable``: its last line, since a cli_filter may print before it."""
+        text = string.decode() if isinstance(string, bytes) else string
+        last = text.strip().rpartition("\n")[2]
+        match = re.fullmatch(r"(\d+)(?:;\S+)?", last.strip())
+        if not match:
+            raise SlurmRefusedError(f"sbatch printed no job id but {text.strip()!r}", "look for the job with: squeue --me")
+        return match[1]
+
+
+def _minutes(parameters: Mapping[str, Any]) -> int:
+    return int(parameters.get("time", 5))
+
+
+def _experiment(parameters: Mapping[str, Any], argv: Sequence[str], srun_args: Sequence[str] = ()) -> Experiment:
+    """submitit's parameters as an experiment: every one is mapped or refused, and none is dropped."""
+    if parameters.get("use_srun", True) is not True:
+        raise ConfigError("use_srun=False: without srun no signal reaches the function", "leave use_srun out")
+    resources = {key: parameters[key] for key in _SAME if parameters.get(key) is not None}
+    for key in ("gpus_per_node", "gpus_per_task", "exclusive"):
+        if key in resources:
+            resources[key] = str(resources[key]).lower() if isinstance(resources[key], bool) else str(resources[key])
+    limit = parameters.get("time", 5)
+    return Experiment(
+        name=str(parameters.get("job_name", "submitit")),
+        resources=Resources(
+            time=format_duration(limit * 60) if isinstance(limit, (int, float)) else str(limit),
+            srun_args=[*srun_args, *(parameters.get("srun_args") or [])],
+            extra=dict(parameters.get("additional_parameters") or {}),
+            **resources,
+        ),
+        requeue=Requeue(signal=slurm.SlurmJobEnvironment.USR_SIG, signal_lead=int(parameters.get("signal_delay_s", 90))),
+        env=Env(
+            setup=list(parameters.get("setup") or []),
+            teardown=list(parameters.get("teardown") or []),
+            vars={"SUBMITIT_EXECUTOR": "slurmkit"},
+        ),
+        payload=Payload("command", list(argv)),
+    )
+
+
+def _adopt_slurm_names() -> None:
+    """Let ``AutoExecutor(cluster="slurmkit")`` take submitit's ``slurm_*`` parameters.
+
+    AutoExecutor drops, without a word, every parameter whose prefix is not the name of its cluster, and
+    offers no hook to say that ours are Slurm's. So they are renamed before it looks.
+    """
+    original = submitit.AutoExecutor._internal_update_parameters  # noqa: SLF001 - see above
+
+    @functools.wraps(original)
+    def renamed(self: submitit.AutoExecutor, **kwargs: Any) -> None:
+        if self.cluster == SlurmkitExecutor.name():
+            kwargs = {re.sub(r"^slurm_", "slurmkit_", key): value for key, value in kwargs.items()}
+        original(self, **kwargs)
+
+    if not hasattr(original, "__wrapped__"):
+        submitit.AutoExecutor._internal_update_parameters = renamed  # noqa: SLF001
+
+
+_adopt_slurm_names()

@@ -1,0 +1,173 @@
+"""The run folder: the files of one submission, and nothing that is not in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slurmkit.errors import ConfigError, RunNotFoundError, SlurmkitError
+from slurmkit.runtime.records import read_json_lines, write_atomic
+
+__all__ = ["Attempt", "Run", "find_run", "new_run_path"]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One submission of a run."""
+
+    cluster: str
+    job_id: str
+    submitted_at: float
+    """Seconds since the epoch. Slurm may issue a job id twice in a cluster's life: id and time name a job."""
+    points: tuple[int, ...] | None
+    """The points that the job array holds, by array index; ``None`` for a single run."""
+    differences: tuple[Mapping[str, str], ...] = ()
+    """What Slurm took otherwise than it was asked: option, asked, got."""
+
+    @property
+    def tasks(self) -> tuple[int, ...]:
+        """The points of this submission; a single run is point 0."""
+        return (0,) if self.points is None else self.points
+
+
+class Run:
+    """A run folder, opened. ``Run(path)`` works on any machine that sees the folder."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        if not (self.path / "run.json").is_file():
+            raise RunNotFoundError(f"{self.path} is no run folder: it has no run.json", "list the runs with: ls runs/")
+
+    @property
+    def id(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """``run.json``."""
+        try:
+            manifest: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+        except (OSError, ValueError) as error:
+            raise SlurmkitError(f"{self.path / 'run.json'} cannot be read: {error}", "restore the file, or submit again") from error
+        return manifest
+
+    def point_dir(self, point: int) -> Path:
+        """The folder of one point; a single run is point 0."""
+        return self.path / "points" / str(point // 1000) / str(point)
+
+    def points(self) -> list[dict[str, Any]]:
+        """``points.jsonl``: index and overrides of each point; empty for a single run."""
+        path = self.path / "points.jsonl"
+        return read_json_lines(path) if path.exists() else []
+
+    def attempts(self) -> list[Attempt]:
+        """The submissions, oldest first."""
+        found = []
+        for path in sorted((self.path / "attempts").glob("[0-9]*.json")):
+            record = json.loads(path.read_text())
+            points = record.pop("points")
+            found.append(Attempt(**{**record, "points": None if points is None else tuple(points), "differences": tuple(record["differences"])}))
+        return found
+
+    def add_attempt(self, attempt: Attempt) -> Path:
+        """Write the next ``attempts/NNNN.json``; two login nodes at once get two numbers."""
+        folder = self.path / "attempts"
+        folder.mkdir(exist_ok=True)
+        text = json.dumps(asdict(attempt), indent=1) + "\n"
+        staged = folder / f".{secrets.token_hex(8)}"
+        write_atomic(staged, text)
+        try:
+            number = 1 + len(list(folder.glob("[0-9]*.json")))
+            while True:
+                path = folder / f"{number:04}.json"
+                try:
+                    os.link(staged, path)  # fails if it exists, and shows the file only when it is whole
+                except FileExistsError:
+                    number += 1
+                else:
+                    return path
+        finally:
+            staged.unlink()
+
+    def exits(self) -> dict[int, dict[str, Any]]:
+        """The newest exit record of each point, as the batch scripts wrote them."""
+        newest: dict[int, dict[str, Any]] = {}
+        for path in sorted((self.path / "exits").glob("*.jsonl")):
+            for record in read_json_lines(path):
+                known = newest.get(record["task"])
+                if known is None or (record["time"], record["restart"]) > (known["time"], known["restart"]):
+                    newest[record["task"]] = record
+        return newest
+
+
+def new_run_path(runs_dir: Path, name: str) -> Path:
+    """The path of a run folder that does not exist yet: ``<name>-<YYYYmmdd-HHMMSS>-<4 hex>``."""
+    stem = "".join(character if character.isalnum() or character in "._-" else "_" for character in name).lstrip(".") or "run"
+    return runs_dir.absolute() / f"{stem[:80]}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def create_run(path: Path) -> None:
+    """Make a run folder, readable for its owner alone.
+
+    Raises:
+        ConfigError: if the folder of all runs is missing or may not be written.
+    """
+    runs_dir = path.parent
+    try:
+        if not runs_dir.parent.is_dir():
+            raise FileNotFoundError(f"{runs_dir.parent} does not exist")
+        runs_dir.mkdir(exist_ok=True)
+        path.mkdir(mode=0o700)
+        (path / "points" / "0" / "0").mkdir(parents=True)
+        (path / "exits").mkdir()
+    except OSError as error:
+        raise ConfigError(
+            f"runs_dir: no run folder can be made in {runs_dir}: {error.strerror or error}",
+            "set runs_dir=FOLDER to one that exists, that you may write, and that every node sees",
+        ) from error
+
+
+def write_manifest(path: Path, manifest: Mapping[str, Any], script: str, points: Iterable[Sequence[str]] | None) -> None:
+    """Write ``job.sbatch``, ``points.jsonl`` and, last, ``run.json``, which makes the folder a run."""
+    write_atomic(path / "job.sbatch", script)
+    if points is not None:
+        lines = (json.dumps({"index": index, "overrides": list(overrides)}) for index, overrides in enumerate(points))
+        write_atomic(path / "points.jsonl", "".join(line + "\n" for line in lines))
+    write_atomic(path / "run.json", json.dumps(manifest, indent=1, default=str) + "\n")
+
+
+def find_run(word: str, runs_dir: Path) -> Run:
+    """The run that a person means.
+
+    Args:
+        word: a run folder, a run id, a Slurm job id, or ``last``.
+        runs_dir: where run ids and job ids are looked for.
+
+    Raises:
+        RunNotFoundError: naming the runs that there are.
+    """
+    if (Path(word) / "run.json").is_file():
+        return Run(word)
+    runs = sorted(runs_dir.glob("*/run.json"), key=lambda path: path.stat().st_mtime)
+    if word == "last" and runs:
+        return Run(runs[-1].parent)
+    named = [path.parent for path in runs if path.parent.name == word]
+    if named:
+        return Run(named[0])
+    if word.partition("_")[0].isdecimal():
+        for path in reversed(runs):
+            run = Run(path.parent)
+            if any(attempt.job_id == word.partition("_")[0] for attempt in run.attempts()):
+                return run
+    names = ", ".join(path.parent.name for path in runs[-5:]) or "none"
+    raise RunNotFoundError(
+        f"no run {word!r} in {runs_dir.absolute()}; the newest there: {names}",
+        "give a run folder, a run id, a Slurm job id or last; --runs-dir names another folder of runs",
+    )

@@ -1,0 +1,149 @@
+"""The act of submitting: check, make the run folder, hand the script to sbatch, read back what Slurm took."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from slurmkit import __version__
+from slurmkit.cluster.client import SlurmClient, open_client
+from slurmkit.cluster.model import ClusterSnapshot
+from slurmkit.compiler.plan import JobPlan, Place, compile_job
+from slurmkit.config.schema import Experiment
+from slurmkit.errors import PreflightError, SlurmkitError, SlurmUnavailableError
+from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
+from slurmkit.launch.readback import differences
+from slurmkit.launch.snapshot import Project, copy_project, find_project
+
+__all__ = ["check_plan", "submit"]
+
+Say = Callable[[str], None]
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+def submit(
+    experiment: Experiment,
+    points: Sequence[Sequence[str]] | None = None,
+    *,
+    force: bool = False,
+    client: SlurmClient | None = None,
+    cwd: Path | None = None,
+    say: Say = _silent,
+) -> Run:
+    """Submit a run, or a sweep as one job array.
+
+    Nothing is written before the plan has passed its preflight, and a run that sbatch refuses leaves no
+    folder behind.
+
+    Args:
+        experiment: what to run.
+        points: the overrides of each point of a sweep; ``None`` for a single run.
+        force: submit even what preflight calls impossible.
+        client: how Slurm is asked; by default its own commands.
+        cwd: the submission folder; by default the current one.
+        say: receives one line for each finding, and for each difference between what was asked and taken.
+
+    Raises:
+        PreflightError: if the plan can never run.
+        SlurmRefusedError: with sbatch's own words.
+    """
+    client = client or open_client()
+    cwd = (cwd or Path.cwd()).absolute()
+    snapshot = client.snapshot()
+    path = new_run_path(cwd / experiment.runs_dir, experiment.name)
+    project = find_project(cwd)
+    place = Place(cwd=str(cwd), run_dir=str(path), code_dir=str(path / "code" / _inside(cwd, project)) if experiment.snapshot.enabled else None)
+    plan = compile_job(_from_snapshot(experiment, project, path), snapshot, place, None if points is None else len(points), points=points is not None)
+    check_plan(plan, force=force, say=say)
+    create_run(path)
+    try:
+        if experiment.snapshot.enabled:
+            copy_project(project, path / "code", path.parent, experiment.snapshot.max_mb)
+        write_manifest(path, _manifest(experiment, project, snapshot), plan.script, points)
+        from slurmkit.launch.executor import SlurmkitExecutor  # noqa: PLC0415 - submitit costs 0.1 s, a refused plan none
+
+        job_id = SlurmkitExecutor(path).submit_script(path / "job.sbatch")
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    run = Run(path)
+    run.add_attempt(_read_back(plan, client, snapshot.config.cluster, job_id, points, say))
+    return run
+
+
+def _inside(cwd: Path, project: Project) -> Path:
+    return cwd.relative_to(project.root) if cwd.is_relative_to(project.root) else Path()
+
+
+def _from_snapshot(experiment: Experiment, project: Project, path: Path) -> Experiment:
+    """The experiment with its config folder and its script taken from the snapshot instead of the project."""
+    if not experiment.snapshot.enabled or experiment.payload.kind == "command":
+        return experiment
+    root = project.root
+
+    def moved(word: str) -> str:
+        file = Path(word)
+        return str(path / "code" / file.relative_to(root)) if file.is_absolute() and file.is_relative_to(root) and file.exists() else word
+
+    payload = replace(experiment.payload, command=[moved(word) for word in experiment.payload.command])
+    return replace(experiment, payload=payload)
+
+
+def check_plan(plan: JobPlan, *, force: bool, say: Say) -> None:
+    """Say what preflight found, and stop what is impossible.
+
+    Raises:
+        PreflightError: if anything is impossible and ``force`` is not set.
+    """
+    for finding in plan.findings:
+        if force or finding not in plan.impossible:
+            say(str(finding))
+    if plan.impossible and not force:
+        raise PreflightError(
+            f"this can never run here: {len(plan.impossible)} finding{'s' if len(plan.impossible) > 1 else ''}",
+            "mend it as each line says, or submit all the same with --force",
+            "\n".join(str(finding) for finding in plan.impossible),
+        )
+
+
+def _manifest(experiment: Experiment, project: Project, snapshot: ClusterSnapshot) -> dict[str, Any]:
+    trainer: Mapping[str, Any] = experiment.config.get("trainer") or {}
+    return {
+        "version": 1,
+        "name": experiment.name,
+        "created_at": time.time(),
+        "argv": sys.argv,
+        "cwd": str(Path.cwd()),
+        "command": experiment.payload.command,
+        "config": experiment.config,
+        "seed": trainer.get("seed"),
+        "git": {"root": str(project.root), "commit": project.commit, "diff": project.diff},
+        "packages": {item.name: item.version for item in metadata.distributions()},
+        "python": sys.version.split()[0],
+        "slurmkit": __version__,
+        "slurm": {"cluster": snapshot.config.cluster, "release": ".".join(map(str, snapshot.config.release))},
+    }
+
+
+def _read_back(plan: JobPlan, client: SlurmClient, cluster: str, job_id: str, points: Sequence[Sequence[str]] | None, say: Say) -> Attempt:
+    """Ask Slurm for the job it made. The job exists by now: what fails here is said and is no error."""
+    found: tuple[dict[str, str], ...] = ()
+    try:
+        job = client.job(job_id)
+    except (SlurmUnavailableError, SlurmkitError) as error:
+        say(f"job {job_id} is submitted, but could not be read back: {error}")
+        job = None
+    if job is not None:
+        found = differences(plan.directives, job)
+        for item in found:
+            say(f"Slurm took {item['option']} as {item['got']}; asked was {item['asked']}")
+    return Attempt(cluster, job_id, time.time(), None if points is None else tuple(range(len(points))), found)

@@ -1,0 +1,59 @@
+"""A sweep's overrides into points: Hydra's grammar, and nothing composed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+
+from slurmkit.config.schema import SECTIONS
+from slurmkit.errors import ConfigError
+
+__all__ = ["cross_product", "split_overrides"]
+
+
+def split_overrides(overrides: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Part a multirun's overrides into those that hold for every point and the points.
+
+    Args:
+        overrides: as typed, such as ``["experiment=digits", "optim.lr=1e-3,3e-3"]``.
+
+    Returns:
+        The fixed overrides, and one list of overrides a point, the last key varying fastest (as Hydra's
+        own sweeper orders them).
+
+    Raises:
+        ConfigError: for what Hydra cannot read, for intervals (no grid has them), and for sweeps over
+            what all tasks of one job array must share.
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(str(error).splitlines()[0], "quote what the shell or Hydra would read: 'key=\"a,b\"'") from error
+    fixed = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
+    return fixed, cross_product([override for override in parsed if override.is_sweep_override()])
+
+
+def cross_product(sweeps: Iterable[Override]) -> list[list[str]]:
+    """Every combination of the values of these overrides.
+
+    Raises:
+        ConfigError: as ``split_overrides``.
+    """
+    axes = []
+    for override in sweeps:
+        key = override.get_key_element()
+        name = key.lstrip("+~").removeprefix("hydra.launcher.").removeprefix("hydra/launcher/")
+        section = name.partition(".")[0].partition("/")[0]
+        if section in SECTIONS:
+            raise ConfigError(
+                f"{key}: a sweep is one job array, and all its tasks share their {section}",
+                f"give {key} one value, and submit once for each other value",
+            )
+        if not override.is_discrete_sweep():
+            raise ConfigError(f"{key}: an interval has no grid of values", f"name the values: {key}=1,2,3 or {key}=range(0,10)")
+        axes.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+    return [list(point) for point in itertools.product(*axes)]

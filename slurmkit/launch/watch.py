@@ -1,0 +1,154 @@
+"""What has become of submitted jobs: one batched question, answered with or without accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slurmkit.cluster.client import SlurmClient
+from slurmkit.errors import SlurmUnavailableError
+from slurmkit.launch.ledger import Run
+
+__all__ = ["UNFINISHED", "PointStatus", "TaskState", "run_status", "task_states"]
+
+#: States of a job that has not ended for good. A preempted or requeued one comes back.
+UNFINISHED = frozenset(
+    {
+        "PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED", "REQUEUED",
+        "REQUEUE_FED", "REQUEUE_HOLD", "PREEMPTED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "UNKNOWN", "READY",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """One job or array task, as Slurm knows it now."""
+
+    job_id: str
+    """Of the job, or of the whole array."""
+    task: int | None
+    """The array index; ``None`` for a job that is no array."""
+    state: str
+    reason: str = ""
+    nodes: str = ""
+    source: str = "squeue"
+
+    @property
+    def name(self) -> str:
+        """The id that names exactly this task, such as ``12_3``."""
+        return self.job_id if self.task is None else f"{self.job_id}_{self.task}"
+
+
+def task_states(client: SlurmClient, job_ids: Sequence[str]) -> list[TaskState]:
+    """The state of every task of these jobs that Slurm still knows.
+
+    ``squeue`` is asked first, since it knows what runs now; ``sacct``, where a site has it, fills in what
+    the queue has forgotten.
+    """
+    found = {state.name: state for state in map(_from_queue, client.queue(job_ids))}
+    forgotten = [job_id for job_id in job_ids if not any(state.job_id == job_id for state in found.values())]
+    if forgotten:
+        for state in filter(None, map(_from_history, client.history(forgotten) or [])):
+            found.setdefault(state.name, state)
+    return list(found.values())
+
+
+def _from_queue(record: Mapping[str, str]) -> TaskState:
+    task = record["ArrayTaskId"]
+    return TaskState(
+        job_id=record["ArrayJobId"],
+        task=int(task) if task.isdecimal() else None,
+        state=record["State"],
+        reason="" if record["Reason"] == "None" else record["Reason"],
+        nodes=record["Nodes"],
+    )
+
+
+def _from_history(record: Mapping[str, str]) -> TaskState | None:
+    job_id, _, task = record["JobID"].partition("_")
+    if not job_id.isdecimal() or (task and not task.isdecimal()):
+        return None  # a step, or tasks that sacct still folds: 12_[3-9]
+    # "CANCELLED by 1000" is the state and who did it.
+    state, _, reason = record["State"].partition(" ")
+    nodes = record.get("NodeList", "").replace("None assigned", "")
+    return TaskState(job_id, int(task) if task else None, state, reason, nodes, "sacct")
+
+
+@dataclass(frozen=True)
+class PointStatus:
+    """One point of a run; a single run is point 0."""
+
+    point: int
+    job: str
+    state: str
+    reason: str
+    nodes: str
+    restarts: int
+    source: str
+    """Who says so: ``squeue``, ``sacct`` or the run's own ``exits`` records."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The status as plain values."""
+        return asdict(self)
+
+
+def run_status(run: Run, client: SlurmClient) -> list[PointStatus]:
+    """The state of every point of a run, by its newest submission.
+
+    Where Slurm has forgotten a job and keeps no accounting, the exit record that the batch script wrote
+    says how it ended; a job without one, and unknown to Slurm, is LOST.
+    """
+    newest: dict[int, tuple[str, int | None]] = {}
+    for attempt in run.attempts():
+        for index, point in enumerate(attempt.tasks):
+            newest[point] = (attempt.job_id, None if attempt.points is None else index)
+    states = {(item.job_id, item.task): item for item in task_states(client, sorted({job for job, _ in newest.values()}))}
+    exits = run.exits()
+    return [_point_status(point, *place, states.get(place), exits.get(point)) for point, place in sorted(newest.items())]
+
+
+def _point_status(point: int, job_id: str, task: int | None, live: TaskState | None, ended: Mapping[str, Any] | None) -> PointStatus:
+    name = job_id if task is None else f"{job_id}_{task}"
+    mine = ended if ended is not None and ended["job"] == job_id else None
+    restarts = int(mine["restart"]) if mine else 0
+    if live is not None:
+        return PointStatus(point, name, live.state, live.reason, live.nodes, restarts, live.source)
+    if mine is None:
+        return PointStatus(point, name, "LOST", "Slurm has forgotten it and it left no record", "", 0, "none")
+    state = "COMPLETED" if mine["exit"] == 0 else "FAILED"
+    reason = "" if mine["exit"] == 0 else f"exit code {mine['exit']}"
+    return PointStatus(point, name, state, reason, "", restarts, "exits")
+
+
+def summary(statuses: Iterable[PointStatus]) -> dict[str, int]:
+    """How many points are in which state, most first."""
+    counts: dict[str, int] = {}
+    for status in statuses:
+        counts[status.state] = counts.get(status.state, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def wait_for(run: Run, client: SlurmClient, pause: Any, patience: int = 20) -> list[PointStatus]:
+    """Wait until every point of a run has ended.
+
+    Args:
+        run: the run.
+        client: how Slurm is asked.
+        pause: ``time.sleep``; called with seconds that grow from 1 to 30.
+        patience: how many times in a row slurmctld may be unreachable before that is an error.
+    """
+    seconds, failures = 1.0, 0
+    while True:
+        try:
+            statuses = run_status(run, client)
+        except SlurmUnavailableError:
+            failures += 1
+            if failures > patience:
+                raise
+        else:
+            failures = 0
+            if all(status.state.rstrip("+") not in UNFINISHED for status in statuses):
+                return statuses
+        pause(seconds)
+        seconds = min(seconds * 1.5, 30.0)

@@ -1,0 +1,132 @@
+"""Files that survive a crash: whole files by temp, fsync and rename; lines by one appending write."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["append_json", "append_lines", "fsync_dir", "read_json", "read_json_lines", "write_atomic"]
+
+
+def fsync_dir(path: Path) -> None:
+    """Make the names in a folder durable (a rename is not until its folder is synced).
+
+    Args:
+        path: the folder.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
+    """Write a whole file so that a reader sees the old one or the new one, and never a part.
+
+    A temp file in the same folder, fsync, rename, fsync of the folder. On failure nothing is left
+    behind and an old file stays as it was.
+
+    Args:
+        path: the file; its folder must exist.
+        data: the content; text is written as UTF-8.
+        mode: the permission bits of the file.
+
+    Raises:
+        OSError: as the system gave it, for example ENOSPC.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+    fsync_dir(path.parent)
+
+
+def append_lines(path: Path, lines: str) -> None:
+    """Append text with one write, so that lines of several writers do not mix.
+
+    A torn last line (a writer that was killed, a full disk) is ended first: it must not swallow the next.
+
+    Args:
+        path: the file; it is created if missing, its folder must exist.
+        lines: whole lines, each with its newline.
+
+    Raises:
+        OSError: also where only a part could be written.
+    """
+    data = lines.encode()
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            data = b"\n" + data
+        written = os.write(descriptor, data)
+        if written != len(data):
+            raise OSError(f"only {written} of {len(data)} bytes could be appended to {path}")
+    finally:
+        os.close(descriptor)
+
+
+def append_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Append one JSON line with one write.
+
+    Args:
+        path: the file; it is created if missing, its folder must exist.
+        record: what the line says.
+    """
+    append_lines(path, json.dumps(record, separators=(",", ":")) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The mapping in a JSON file.
+
+    Args:
+        path: the file.
+
+    Returns:
+        None where there is no such file, or no mapping of JSON in it.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a JSON-lines file, in order.
+
+    Lines torn by a killed writer are left out, and so is a file that does not exist yet.
+
+    Args:
+        path: the file.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    records = []
+    for line in data.split(b"\n"):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            records.append(value)
+    return records

@@ -1,0 +1,205 @@
+"""From a process to a rank: find the others, choose the device, open the process groups, close them."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from slurmkit.errors import ConfigError, RendezvousError
+from slurmkit.runtime import rendezvous
+from trainer.control import Control
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurmkit.runtime.jobenv import JobEnv
+
+__all__ = ["Ranks", "joined", "set_threads"]
+
+_NONCE = "slurmkit/nonce"
+_GO = "slurmkit/go"
+_CONNECT_SECONDS = 10.0
+#: Longer than any save takes: the others wait in a collective while rank 0 writes.
+_COLLECTIVE = timedelta(minutes=30)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of this life, all of them present."""
+
+    device: torch.device
+    backend: str
+    control: Control
+    nodes: tuple[str, ...]
+    """The node of each rank."""
+
+
+def set_threads(env: JobEnv) -> None:
+    """Use as many threads as Slurm gave the task: sums depend on their number.
+
+    Args:
+        env: this rank.
+    """
+    torch.set_num_threads(env.cpus_per_task)
+
+
+@contextlib.contextmanager
+def joined(env: JobEnv, device: str, seconds: float) -> Iterator[Ranks]:
+    """Meet the other ranks; leave them in order at the end (gloo aborts a process that just exits).
+
+    Args:
+        env: this rank.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        seconds: how long to wait for the others.
+
+    Raises:
+        RendezvousError: if they do not come.
+        ConfigError: if ``cuda`` is asked for and not there.
+    """
+    kind = _own_kind(env, device)
+    store = _open_store(env, seconds)
+    nodes, kinds = _roll_call(store, env, kind, seconds)
+    cuda = all(one == "cuda" for one in kinds)  # one node without a GPU: all on the CPU
+    own = torch.device("cuda", _gpu_index(env)) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(own)
+    backend = "nccl" if cuda else "gloo"
+    dist.init_process_group(backend, store=store, rank=env.rank, world_size=env.world_size, timeout=_COLLECTIVE)
+    try:
+        group = dist.new_group(backend="gloo", timeout=_COLLECTIVE)
+        yield Ranks(own, backend, Control(env.rank, env.world_size, group), nodes)
+    finally:
+        dist.destroy_process_group()
+
+
+def _own_kind(env: JobEnv, device: str) -> str:
+    there = device != "cpu" and torch.cuda.is_available()
+    if device == "cuda" and not there:
+        raise ConfigError(
+            f"trainer.device=cuda: rank {env.rank} on {env.node} sees no GPU",
+            hint="ask Slurm for GPUs, or take trainer.device=auto",
+        )
+    return "cuda" if there else "cpu"
+
+
+def _gpu_index(env: JobEnv) -> int:
+    count = torch.cuda.device_count()
+    if count == 1:  # Slurm gave each task its own
+        return 0
+    if env.local_rank >= count:
+        raise ConfigError(
+            f"{env.local_world_size} ranks on {env.node}, which has {count} GPUs: accepted is one rank a GPU",
+            hint=f"try resources.ntasks_per_node={count}",
+        )
+    return env.local_rank
+
+
+def _open_store(env: JobEnv, seconds: float) -> Any:
+    timeout = timedelta(seconds=seconds)
+    if env.world_size == 1:
+        return dist.HashStore()
+    if env.source == "torchrun":
+        return next(iter(dist.rendezvous("env://", timeout=timeout)))[0]
+    return _host(env, timeout) if env.rank == 0 else _find(env, seconds)
+
+
+def _host(env: JobEnv, timeout: timedelta) -> Any:
+    # Port 0: the kernel gives one that is free, and it stays ours while the store lives.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timeout)
+    meeting = rendezvous.new_meeting(env, store.port)
+    store.set(_NONCE, meeting.nonce)
+    path = rendezvous.meeting_file(env)
+    rendezvous.publish(path, meeting)
+    _name_interface(env, meeting.addresses[0])
+    store.slurmkit_withdraw = lambda: rendezvous.withdraw(path, meeting)  # type: ignore[attr-defined]
+    return store
+
+
+def _find(env: JobEnv, seconds: float) -> Any:
+    def connect(address: str, meeting: rendezvous.Meeting) -> Any:
+        try:
+            store = dist.TCPStore(
+                address,
+                meeting.port,
+                is_master=False,
+                wait_for_workers=False,
+                timeout=timedelta(seconds=_CONNECT_SECONDS),
+            )
+            if not store.check([_NONCE]) or store.get(_NONCE) != meeting.nonce.encode():
+                return None
+        except RuntimeError:  # torch's DistError: no store, or one that went away
+            return None
+        store.set_timeout(timedelta(seconds=seconds))
+        with contextlib.suppress(OSError), socket.create_connection((address, meeting.port), timeout=3) as probe:
+            _name_interface(env, str(probe.getsockname()[0]))
+        return store
+
+    return rendezvous.search(env, seconds, connect)
+
+
+def _roll_call(store: Any, env: JobEnv, kind: str, seconds: float) -> tuple[tuple[str, ...], list[str]]:
+    """Wait until every rank has said its node and its kind of device."""
+    keys = [f"slurmkit/rank/{rank}" for rank in range(env.world_size)]
+    store.set(keys[env.rank], f"{kind} {env.node}")
+    if env.rank == 0:
+        deadline = time.monotonic() + seconds
+        missing = keys
+        while missing := [key for key in missing if not store.check([key])]:
+            if time.monotonic() > deadline:
+                names = ", ".join(key.rpartition("/")[2] for key in missing)
+                raise RendezvousError(
+                    f"ranks {names} of {env.world_size} did not come within {seconds:.0f} s",
+                    hint="look at their lines in the log; raise trainer.rendezvous_seconds if nodes start slowly",
+                )
+            time.sleep(0.02)
+        store.set(_GO, "1")
+        withdraw = getattr(store, "slurmkit_withdraw", None)
+        if withdraw is not None:
+            withdraw()
+    else:
+        try:
+            store.wait([_GO], timedelta(seconds=seconds))
+        except RuntimeError as error:
+            raise RendezvousError(f"rank {env.rank}: rank 0 did not start within {seconds:.0f} s: {error}") from error
+    said = [store.get(key).decode().split(" ", 1) for key in keys]
+    return tuple(node for _, node in said), [kind for kind, _ in said]
+
+
+def _name_interface(env: JobEnv, address: str) -> None:
+    """Tell gloo which network to use where the host name would mislead it to loopback (Debian's 127.0.1.1).
+
+    Args:
+        env: this rank.
+        address: our own address on the network that reaches rank 0.
+    """
+    if env.local_world_size == env.world_size or "GLOO_SOCKET_IFNAME" in os.environ or address.startswith("127."):
+        return
+    with contextlib.suppress(OSError):
+        if not socket.gethostbyname(socket.gethostname()).startswith("127."):
+            return
+    name = _interface_of(address)
+    if name:
+        os.environ["GLOO_SOCKET_IFNAME"] = name
+
+
+def _interface_of(address: str) -> str:
+    get_address = 0x8915  # SIOCGIFADDR
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = array.array("B", struct.pack("256s", name.encode()[:15]))
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(probe, get_address, request)
+                if socket.inet_ntoa(request[20:24].tobytes()) == address:
+                    return name
+    return ""
