@@ -17,7 +17,8 @@ UNLIMITED = float("inf")
 
 _DURATION_FORMS = "MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, DAYS-HOURS:MINUTES, DAYS-HOURS:MINUTES:SECONDS or UNLIMITED"
 _MEMORY_FORMS = "a whole number and K, M, G or T (megabytes without one), such as 16G or 500M"
-_MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]+")
+_MEMORY = re.compile(r"([0-9]+)([KMGT]?)B?", re.IGNORECASE)
 _MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024.0}
 
 
@@ -39,7 +40,8 @@ def parse_duration(text: str, source: str = "time") -> float:
         return UNLIMITED
     days, dash, clock = word.rpartition("-")
     fields = clock.split(":")
-    if not all(field.isdecimal() for field in fields) or len(fields) > 3 or (dash and not days.isdecimal()):  # noqa: PLR2004
+    numbers_only = all(_NUMBER.fullmatch(field) for field in (*fields, days or "0"))
+    if not numbers_only or len(fields) > 3 or (dash and not days):  # noqa: PLR2004 - hours, minutes, seconds
         raise ConfigError(
             f"{source}: {text!r} is no duration that Slurm reads",
             f"write it as {_DURATION_FORMS}: 90 minutes are 90 or 1:30:00",

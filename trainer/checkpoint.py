@@ -99,7 +99,9 @@ def _read(path: Path) -> Loaded:
         if commit is None:
             raise _DamagedError("COMMIT is missing or not JSON")
         if commit.get("version") != _VERSION or not isinstance(commit.get("files"), dict):
-            raise _DamagedError(f"COMMIT has version {commit.get('version')!r}, accepted is {_VERSION}", proven=False)
+            raise _DamagedError(
+                f"COMMIT has version {commit.get('version')!r}, accepted is {_VERSION}", proven=False
+            )
         files = {}
         for name in (TENSORS, STATE):
             promised = commit["files"].get(name, {})
@@ -204,7 +206,8 @@ class CheckpointStore:
             "life": {**self.life, "nonce": self.nonce},
             "time": time.time(),
             "files": {
-                key: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for key, data in files.items()
+                key: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+                for key, data in files.items()
             },
         }
         try:

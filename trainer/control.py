@@ -7,18 +7,22 @@ step, and none is asked to stop while another is already in the next step's coll
 
 from __future__ import annotations
 
+import contextlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
+from slurmkit import errors
+from slurmkit.errors import SlurmkitError
 from slurmkit.runtime.signals import Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Agreed", "Control", "Report"]
+__all__ = ["Agreed", "Control", "Report", "shared"]
 
 _CHUNK = 1 << 28
 #: Longer steps than this wait for their own answer at once: a millisecond is nothing to them, and a
@@ -124,7 +128,8 @@ class Control:
             content = bytearray(int(size))
         for start in range(0, len(content), _CHUNK):
             count = min(_CHUNK, len(content) - start)
-            dist.broadcast(torch.frombuffer(content, dtype=torch.uint8, count=count, offset=start), src=0, group=self._group)
+            part = torch.frombuffer(content, dtype=torch.uint8, count=count, offset=start)
+            dist.broadcast(part, src=0, group=self._group)
         return bytes(content)
 
     def gather(self, data: bytes) -> list[bytes]:
@@ -146,13 +151,37 @@ class Control:
         dist.all_gather(parts, own, group=self._group)
         return [part[:size].numpy().tobytes() for part, size in zip(parts, sizes.tolist(), strict=True)]
 
-    def troubles(self, message: str) -> Sequence[tuple[int, str]]:
-        """What went wrong on any rank: all learn of it, so that nobody waits for one that gave up.
+    @contextlib.contextmanager
+    def together(self, nodes: Sequence[str]) -> Iterator[None]:
+        """What goes wrong on one rank in the block is raised on all, so that none waits for it for ever.
 
         Args:
-            message: our trouble; empty for none.
+            nodes: the node of each rank, to say where it went wrong.
 
-        Returns:
-            (rank, message) of each rank in trouble.
+        Raises:
+            SlurmkitError: that of the lowest rank in trouble, of the same class, on every rank.
         """
-        return [(rank, text.decode()) for rank, text in enumerate(self.gather(message.encode())) if text]
+        own: SlurmkitError | None = None
+        try:
+            yield
+        except SlurmkitError as error:
+            own = error
+        said = "" if own is None else json.dumps([type(own).__name__, own.message, own.hint])
+        troubles = [(rank, text) for rank, text in enumerate(self.gather(said.encode())) if text]
+        if not troubles:
+            return
+        rank, text = troubles[0]
+        kind, message, hint = json.loads(text)
+        where = "" if rank == 0 else f"rank {rank} on {nodes[rank]}: "
+        make: Callable[[str, str], SlurmkitError] = getattr(errors, kind, SlurmkitError)
+        raise shared(make(where + message, hint)) from own
+
+
+def shared(error: SlurmkitError) -> SlurmkitError:
+    """Mark an error that every rank raises: rank 0 alone tells it.
+
+    Args:
+        error: the error.
+    """
+    error.shared = True  # type: ignore[attr-defined]
+    return error

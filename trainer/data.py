@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Batch = tuple[Tensor, Tensor, Tensor]
 
-__all__ = ["Feed", "Samples", "SampleOrder", "open_samples", "prepare", "shares"]
+__all__ = ["Feed", "SampleOrder", "Samples", "open_samples", "order_checksum", "prepare", "shares"]
 
 _PREPARE = "python -m trainer.data prepare"
 
@@ -74,7 +74,7 @@ class SampleOrder:
         if epoch != self._epoch:
             # RandomState on purpose: NumPy promises that its stream never changes between releases.
             bits = np.random.MT19937(np.random.SeedSequence([self.seed, epoch]))
-            self._order = np.random.RandomState(bits).permutation(self.samples)  # noqa: NPY002
+            self._order = np.random.RandomState(bits).permutation(self.samples)
             self._epoch = epoch
 
 
@@ -101,6 +101,21 @@ def shares(batch_size: int, accumulate: int, rank: int, world_size: int) -> list
         )
     own = rank * micro * accumulate
     return [(own + turn * micro, micro) for turn in range(accumulate)]
+
+
+def order_checksum(first: int, ids: Tensor) -> int:
+    """A sum over mixed (place, id) pairs: small enough that the sum of all ranks is exact in a double.
+
+    Args:
+        first: the place of the first sample in the sequence of the run.
+        ids: the samples that were really fed.
+    """
+    places = np.arange(first, first + len(ids), dtype=np.uint64)
+    mixed = places * np.uint64(0x9E3779B97F4A7C15) + ids.numpy().astype(np.uint64)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    return int((mixed & np.uint64(0xFFFFFFFF)).sum())
 
 
 class Samples(Dataset["Batch"]):
@@ -200,13 +215,17 @@ def open_samples(config: DataConfig, submit_dir: Path) -> Samples:
     try:
         return Samples(found, config.kind, config.context)
     except OSError as error:
-        raise ConfigError(f"data.path={str(found)!r} cannot be read as HDF5: {error}", hint=_PREPARE) from error
+        raise ConfigError(
+            f"data.path={str(found)!r} cannot be read as HDF5: {error}", hint=_PREPARE
+        ) from error
 
 
 class _Batches:
     """The batch sampler of one life of one rank."""
 
-    def __init__(self, order: SampleOrder, batch_size: int, parts: list[tuple[int, int]], span: range) -> None:
+    def __init__(
+        self, order: SampleOrder, batch_size: int, parts: list[tuple[int, int]], span: range
+    ) -> None:
         self.order = order
         self.batch_size = batch_size
         self.parts = parts
@@ -238,6 +257,7 @@ class Feed:
         self,
         samples: Samples,
         order: SampleOrder,
+        *,
         batch_size: int,
         parts: list[tuple[int, int]],
         span: range,
@@ -245,7 +265,7 @@ class Feed:
     ) -> None:
         loader: DataLoader[Batch] = DataLoader(
             samples,
-            batch_sampler=_Batches(order, batch_size, parts, span),  # type: ignore[arg-type]
+            batch_sampler=_Batches(order, batch_size, parts, span),
             collate_fn=_as_read,
             num_workers=workers,
             worker_init_fn=shield_worker,
@@ -293,7 +313,9 @@ def prepare(out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     tokens = np.frombuffer(text, np.uint8)
     return [
-        _write_h5(out / "text.h5", {"tokens": tokens}, f"pydoc_data.topics of Python {sys.version.split()[0]}"),
+        _write_h5(
+            out / "text.h5", {"tokens": tokens}, f"pydoc_data.topics of Python {sys.version.split()[0]}"
+        ),
         _write_h5(
             out / "digits.h5",
             {"x": (digits.data / 16).astype(np.float32), "y": digits.target.astype(np.int64)},
@@ -330,7 +352,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainer.data", description=__doc__.split("\n\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     make = commands.add_parser("prepare", help="write text.h5 and digits.h5 from what Python packages ship")
-    make.add_argument("--out", type=Path, default=Path("data"), metavar="DIR", help="the folder (default: data)")
+    make.add_argument(
+        "--out", type=Path, default=Path("data"), metavar="DIR", help="the folder (default: data)"
+    )
     arguments = parser.parse_args(argv)
     try:
         for path in prepare(arguments.out):

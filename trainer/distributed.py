@@ -21,12 +21,14 @@ from slurmkit.runtime import rendezvous
 from trainer.control import Control
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from slurmkit.runtime.jobenv import JobEnv
 
 __all__ = ["Ranks", "joined", "set_threads"]
 
+#: torch does not list its stores among its names.
+_stores: Any = dist
 _NONCE = "slurmkit/nonce"
 _GO = "slurmkit/go"
 _CONNECT_SECONDS = 10.0
@@ -68,14 +70,17 @@ def joined(env: JobEnv, device: str, seconds: float) -> Iterator[Ranks]:
         ConfigError: if ``cuda`` is asked for and not there.
     """
     kind = _own_kind(env, device)
-    store = _open_store(env, seconds)
+    store, withdraw = _open_store(env, seconds)
     nodes, kinds = _roll_call(store, env, kind, seconds)
+    withdraw()
     cuda = all(one == "cuda" for one in kinds)  # one node without a GPU: all on the CPU
     own = torch.device("cuda", _gpu_index(env)) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(own)
     backend = "nccl" if cuda else "gloo"
-    dist.init_process_group(backend, store=store, rank=env.rank, world_size=env.world_size, timeout=_COLLECTIVE)
+    dist.init_process_group(
+        backend, store=store, rank=env.rank, world_size=env.world_size, timeout=_COLLECTIVE
+    )
     try:
         group = dist.new_group(backend="gloo", timeout=_COLLECTIVE)
         yield Ranks(own, backend, Control(env.rank, env.world_size, group), nodes)
@@ -105,31 +110,35 @@ def _gpu_index(env: JobEnv) -> int:
     return env.local_rank
 
 
-def _open_store(env: JobEnv, seconds: float) -> Any:
+def _nothing() -> None:
+    pass
+
+
+def _open_store(env: JobEnv, seconds: float) -> tuple[Any, Callable[[], None]]:
+    """The store of this step, and what to call once all ranks have it."""
     timeout = timedelta(seconds=seconds)
     if env.world_size == 1:
-        return dist.HashStore()
+        return _stores.HashStore(), _nothing
     if env.source == "torchrun":
-        return next(iter(dist.rendezvous("env://", timeout=timeout)))[0]
-    return _host(env, timeout) if env.rank == 0 else _find(env, seconds)
+        return next(iter(_stores.rendezvous("env://", timeout=timeout)))[0], _nothing
+    return _host(env, timeout) if env.rank == 0 else (_find(env, seconds), _nothing)
 
 
-def _host(env: JobEnv, timeout: timedelta) -> Any:
+def _host(env: JobEnv, timeout: timedelta) -> tuple[Any, Callable[[], None]]:
     # Port 0: the kernel gives one that is free, and it stays ours while the store lives.
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timeout)
+    store = _stores.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timeout)
     meeting = rendezvous.new_meeting(env, store.port)
     store.set(_NONCE, meeting.nonce)
     path = rendezvous.meeting_file(env)
     rendezvous.publish(path, meeting)
     _name_interface(env, meeting.addresses[0])
-    store.slurmkit_withdraw = lambda: rendezvous.withdraw(path, meeting)  # type: ignore[attr-defined]
-    return store
+    return store, lambda: rendezvous.withdraw(path, meeting)
 
 
 def _find(env: JobEnv, seconds: float) -> Any:
     def connect(address: str, meeting: rendezvous.Meeting) -> Any:
         try:
-            store = dist.TCPStore(
+            store = _stores.TCPStore(
                 address,
                 meeting.port,
                 is_master=False,
@@ -141,7 +150,10 @@ def _find(env: JobEnv, seconds: float) -> Any:
         except RuntimeError:  # torch's DistError: no store, or one that went away
             return None
         store.set_timeout(timedelta(seconds=seconds))
-        with contextlib.suppress(OSError), socket.create_connection((address, meeting.port), timeout=3) as probe:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((address, meeting.port), timeout=3) as probe,
+        ):
             _name_interface(env, str(probe.getsockname()[0]))
         return store
 
@@ -164,14 +176,11 @@ def _roll_call(store: Any, env: JobEnv, kind: str, seconds: float) -> tuple[tupl
                 )
             time.sleep(0.02)
         store.set(_GO, "1")
-        withdraw = getattr(store, "slurmkit_withdraw", None)
-        if withdraw is not None:
-            withdraw()
     else:
         try:
             store.wait([_GO], timedelta(seconds=seconds))
         except RuntimeError as error:
-            raise RendezvousError(f"rank {env.rank}: rank 0 did not start within {seconds:.0f} s: {error}") from error
+            raise RendezvousError(f"rank 0 did not start within {seconds:.0f} s: {error}") from error
     said = [store.get(key).decode().split(" ", 1) for key in keys]
     return tuple(node for _, node in said), [kind for kind, _ in said]
 
@@ -183,7 +192,11 @@ def _name_interface(env: JobEnv, address: str) -> None:
         env: this rank.
         address: our own address on the network that reaches rank 0.
     """
-    if env.local_world_size == env.world_size or "GLOO_SOCKET_IFNAME" in os.environ or address.startswith("127."):
+    if (
+        env.local_world_size == env.world_size
+        or "GLOO_SOCKET_IFNAME" in os.environ
+        or address.startswith("127.")
+    ):
         return
     with contextlib.suppress(OSError):
         if not socket.gethostbyname(socket.gethostname()).startswith("127."):

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["EVENTS", "METRICS", "RESULT", "SAMPLES", "EventLog", "MetricLog", "chain", "loss_curve", "metrics"]
+__all__ = [
+    "EVENTS",
+    "METRICS",
+    "RESULT",
+    "SAMPLES",
+    "EventLog",
+    "MetricLog",
+    "chain",
+    "loss_curve",
+    "metrics",
+]
 
 EVENTS = "events.jsonl"
 METRICS = "metrics.jsonl"
@@ -116,18 +126,17 @@ def metrics(point_dir: Path) -> list[dict[str, Any]]:
     Args:
         point_dir: the point's folder.
     """
-    ages: dict[tuple[Any, ...], int] = {}
-    steps: dict[int, tuple[int, dict[str, Any]]] = {}
+    lives: list[tuple[Any, ...]] = []
+    steps: dict[int, dict[str, Any]] = {}
     for line in read_json_lines(point_dir / METRICS):
-        life = (line.get("cluster"), line.get("job"), line.get("restart"), line.get("nonce"))
-        if life not in ages:
-            ages[life] = len(ages)
+        life = (line.get("restart"), line.get("life"))
+        if life not in lives:
+            lives.append(life)
             # A new life starts over from its first step: what older ones did past that is undone.
             steps = {step: value for step, value in steps.items() if step < line["step"]}
-        age = ages[life]
-        if age == len(ages) - 1:  # a superseded life that still writes is not listened to
-            steps[line["step"]] = (age, line)
-    return [steps[step][1] for step in sorted(steps)]
+        if life == lives[-1]:  # a superseded life that still writes is not listened to
+            steps[line["step"]] = line
+    return [steps[step] for step in sorted(steps)]
 
 
 def loss_curve(point_dir: Path) -> list[tuple[int, float]]:

@@ -68,7 +68,9 @@ def random_state(device: torch.device) -> bytes:
     return json.dumps(state, separators=(",", ":")).encode()
 
 
-def restore_random_state(facts: Mapping[str, Any], tensors: Mapping[str, Tensor], rank: int, device: torch.device) -> bool:
+def restore_random_state(
+    facts: Mapping[str, Any], tensors: Mapping[str, Tensor], rank: int, device: torch.device
+) -> bool:
     """Put the random state of one rank back.
 
     Args:
@@ -177,7 +179,11 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         model: the bare model.
         tensors: of a checkpoint.
     """
-    model.load_state_dict({key[6:]: value for key, value in tensors.items() if key.startswith("model/")})
+    own = {key[6:]: value for key, value in tensors.items() if key.startswith("model/")}
+    try:
+        model.load_state_dict(own)
+    except RuntimeError as error:
+        raise _other_code("model", error) from error
 
 
 def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -194,10 +200,22 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], facts
         if name.startswith("optim/"):
             _, index, key = name.split("/", 2)
             state.setdefault(int(index), {})[key] = value
-    groups = []
-    for group, own in zip(saved["groups"], optimizer.state_dict()["param_groups"], strict=True):
-        groups.append({key: tuple(value) if isinstance(own.get(key), tuple) else value for key, value in group.items()})
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    try:
+        groups = [
+            {key: tuple(value) if isinstance(own.get(key), tuple) else value for key, value in group.items()}
+            for group, own in zip(saved["groups"], optimizer.state_dict()["param_groups"], strict=True)
+        ]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+    except ValueError as error:
+        raise _other_code("optimizer", error) from error
+
+
+def _other_code(what: str, error: Exception) -> CheckpointError:
+    words = " ".join(str(error).split())
+    return CheckpointError(
+        f"the {what} in the checkpoint does not fit: {words}",
+        hint="the code changed since it was written: take the old code, or another run folder",
+    )
 
 
 def digest_of(model: nn.Module) -> str:

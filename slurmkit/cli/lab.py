@@ -47,8 +47,9 @@ def up_command(
     """  # noqa: D301 - \b is click's mark
     from slurmkit.lab.daemons import Lab  # noqa: PLC0415 - only once the words are sound
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: all of them leave nothing behind
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: all of them leave nothing behind
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, signal.default_int_handler)
     lab = Lab.up(
         name,
         nodes=nodes,

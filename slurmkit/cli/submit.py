@@ -29,8 +29,10 @@ def submit_command(
     from slurmkit.compiler.plan import Place  # noqa: PLC0415
     from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
 
-    fixed, points = split_overrides(overrides) if multirun else (list(overrides), None)
+    fixed, points = split_overrides(overrides, ours=True) if multirun else (list(overrides), None)
     experiment = load_experiment(fixed, config_name, config_dir)
+    if points is not None:
+        load_experiment([*fixed, *points[0]], config_name, config_dir)  # a misspelt key fails here, not in every task
     if dry_run:
         place = Place(cwd=str(Path.cwd()))
         array = None if points is None else len(points)

@@ -18,7 +18,8 @@ __all__ = ["CommandClient", "Runner", "clean_environ", "run_slurm"]
 Runner = Callable[[Sequence[str]], tuple[int, str, str]]
 
 _TIMEOUT = 30.0  # seconds; a controller that says nothing for so long is down for our purposes
-_QUEUE_FIELDS = {"JobId": "%A", "ArrayJobId": "%F", "ArrayTaskId": "%K", "State": "%T", "Reason": "%r", "Nodes": "%N", "Start": "%S", "Name": "%j"}
+#: squeue --Format pads and cuts to these widths. The cut list of nodes of a huge job is only shown, never read.
+_QUEUE_FIELDS = {"ArrayJobID": 30, "ArrayTaskID": 30, "State": 30, "RestartCnt": 12, "Reason": 120, "NodeList": 400}
 _HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Start", "End", "NodeList")
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 
@@ -116,14 +117,13 @@ class CommandClient:
 
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         """See ``SlurmClient.queue``."""
-        form = "|".join(_QUEUE_FIELDS.values())
-        code, out, err = self._run(("squeue", "--all", "--array", "--noheader", "--states=all", f"--jobs={','.join(job_ids)}", f"--format={form}"))
+        form = ",".join(f"{field}:{width}" for field, width in _QUEUE_FIELDS.items())
+        code, out, err = self._run(("squeue", "--all", "--array", "--noheader", "--states=all", f"--jobs={','.join(job_ids)}", f"--Format={form}"))
         if code and "Invalid job id" in err + out:
             return []
         if code:
             raise _unavailable(err or out)
-        split = len(_QUEUE_FIELDS) - 1  # the name is last, since it alone may hold a bar
-        return [dict(zip(_QUEUE_FIELDS, line.split("|", split), strict=True)) for line in out.splitlines() if line.count("|") >= split]
+        return [_cells(line) for line in out.splitlines() if line.strip()]
 
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
         """See ``SlurmClient.history``."""
@@ -140,3 +140,11 @@ class CommandClient:
         code, out, err = self._run(("scancel", *job_ids))
         if code:
             raise SlurmRefusedError(f"scancel {' '.join(job_ids)}: {(err or out).strip()}", "see the queue with: squeue --me")
+
+
+def _cells(line: str) -> Mapping[str, str]:
+    cells, start = {}, 0
+    for field, width in _QUEUE_FIELDS.items():
+        cells[field] = line[start : start + width].strip()
+        start += width
+    return cells

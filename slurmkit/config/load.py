@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hydra import version
 from hydra._internal.hydra import Hydra
@@ -19,12 +17,15 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from slurmkit.config.explain import explain, keys_of
 from slurmkit.config.register import register_app
 from slurmkit.config.schema import SECTIONS, Experiment, Payload
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
 
-__all__ = ["load_experiment"]
+__all__ = ["compose", "load_experiment"]
+
+T = TypeVar("T")
 
 
 def load_experiment(overrides: Sequence[str] = (), config_name: str = "config", config_dir: str | Path | None = None) -> Experiment:
@@ -33,17 +34,33 @@ def load_experiment(overrides: Sequence[str] = (), config_name: str = "config", 
     Args:
         overrides: Hydra's, such as ``experiment=gpt_ddp`` and ``resources.nodes=4``.
         config_name: the primary config, without ``.yaml``.
-        config_dir: a folder of your own that is searched before slurmkit's.
+        config_dir: a folder of your own that is searched after slurmkit's.
+
+    Raises:
+        ConfigError: for anything that Hydra, OmegaConf or the schema refuses.
+    """
+    return compose(overrides, lambda config: _experiment(config, overrides, config_name, config_dir), config_name, config_dir)
+
+
+def compose(
+    overrides: Sequence[str], build: Callable[[DictConfig], T], config_name: str = "config", config_dir: str | Path | None = None
+) -> T:
+    """Compose a config and build something of it, with the errors of ``load_experiment``.
+
+    Args:
+        overrides: Hydra's.
+        build: gets the composed config, and may resolve it.
+        config_name: the primary config, without ``.yaml``.
+        config_dir: a folder of your own that is searched after slurmkit's.
 
     Raises:
         ConfigError: for anything that Hydra, OmegaConf or the schema refuses.
     """
     with _hydra(config_dir) as hydra:
         try:
-            config = _compose(hydra, config_name, overrides)
-            return _experiment(config, overrides, config_name, config_dir)
+            return build(_compose(hydra, config_name, overrides))
         except (HydraException, OmegaConfBaseException) as error:
-            raise _explain(error, hydra, config_name, overrides) from error
+            raise explain(error, overrides, lambda others: _known_keys(hydra, config_name, others)) from error
 
 
 class _hydra:  # noqa: N801 - used as a with-statement's verb
@@ -90,68 +107,11 @@ def _experiment(config: DictConfig, overrides: Sequence[str], config_name: str, 
     return Experiment(name=config.name, runs_dir=config.runs_dir, payload=payload, config=resolved, **sections)
 
 
-def _explain(error: Exception, hydra: Hydra, config_name: str, overrides: Sequence[str]) -> ConfigError:
-    """One line of what was wrong, and the nearest key or option to type instead."""
-    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
-    text = str(error)
-    options = re.search(r"Could not find '([^']+)'\s+Available options in '([^']+)':\s+(.*)", text, re.DOTALL)
-    if options:
-        wanted, group, listed = options[1].rpartition("/")[2], options[2], options[3].partition("\n\n")[0].partition("Config search path")[0].split()
-        near = (difflib.get_close_matches(wanted, listed, 1, 0.0) or [""])[0]
-        return ConfigError(f"{group}: got {wanted!r}; accepted are {', '.join(listed)}", f"did you mean {group}={near}?")
-    if "LexerNoViableAlt" in text or "mismatched input" in text or "no viable alternative" in text:
-        return ConfigError(f"Hydra cannot read the override {_unreadable(text, overrides)!r}", "write key=value, and quote a value with special characters: 'key=\"a, b\"'")
-    key = _failed_key(text, overrides)
-    if key is not None:
-        known = sorted(set(_known_keys(hydra, config_name, [item for item in overrides if _key(item) != key])))
-        if known and key not in known:
-            near_keys = difflib.get_close_matches(key, known, 3, 0.5)
-            return ConfigError(f"there is no config key {key!r}", f"did you mean {' or '.join(near_keys)}?" if near_keys else f"at the top are {', '.join(name for name in known if '.' not in name)}")
-    lines = [line.strip() for line in (str(cause) if cause else text).splitlines() if line.strip()]
-    where = f"{key}: " if key and key not in lines[0] else ""
-    return ConfigError(where + lines[0], _hint(key, lines))
-
-
-def _key(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~").partition("@")[0]
-
-
-def _unreadable(text: str, overrides: Sequence[str]) -> str:
-    return next((item for item in overrides if item in text), " ".join(overrides))
-
-
-def _hint(key: str | None, lines: Sequence[str]) -> str:
-    if key:
-        return f"show what is accepted with: python -m trainer --cfg job --package {key.rpartition('.')[0] or key}"
-    return "; ".join(lines[1:3]) or "see the whole config with: python -m trainer --cfg job"
-
-
-def _failed_key(text: str, overrides: Sequence[str]) -> str | None:
-    """The key of the override that the error speaks of: Hydra quotes it in several ways."""
-    for override in overrides:
-        key = _key(override)
-        if key and re.search(rf"(?<![\w.]){re.escape(key)}(?![\w])", text):
-            return key
-    match = re.search(r"full_key: (\S+)", text)
-    return match[1] if match else None
-
-
-def _known_keys(hydra: Hydra, config_name: str, others: Sequence[str]) -> Iterator[str]:
+def _known_keys(hydra: Hydra, config_name: str, others: Sequence[str]) -> set[str]:
     """Every group, and every key of the config as the other overrides make it (or as it is without any)."""
     try:
         config = _compose(hydra, config_name, others)
     except (HydraException, OmegaConfBaseException):
-        if not others:
-            return  # the config itself is broken: no key of it is known
-        yield from _known_keys(hydra, config_name, [])
-        return
-    yield from (group for group in hydra.config_loader.list_groups("") if group != "hydra")
-    yield from (key for key in _walk(config, "") if not key.startswith("hydra"))
-
-
-def _walk(node: DictConfig, prefix: str) -> Iterator[str]:
-    for name in node:
-        yield f"{prefix}{name}"
-        child = None if OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name) else node[name]
-        if isinstance(child, DictConfig):
-            yield from _walk(child, f"{prefix}{name}.")
+        # The config itself may be broken: then no key of it is known.
+        return _known_keys(hydra, config_name, []) if others else set()
+    return {group for group in hydra.config_loader.list_groups("") if group != "hydra"} | keys_of(config)

@@ -55,6 +55,8 @@ class _AppLauncher(_Sections):
     runs_dir: str = "runs"
     wait: bool | None = None
     """Whether to wait for the jobs; when unset, only under a sweeper that reads their results."""
+    payload: str = "function"
+    """What a point runs: ``function`` (a Hydra app's task, the app started again) or ``trainer``."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def register_app() -> None:
     store = ConfigStore.instance()
     store.store(name=APP_SCHEMA, node=_writable(_App), provider="slurmkit")
     launcher = _writable(_AppLauncher)
-    launcher.name, launcher.runs_dir = "${name}", "${runs_dir}"
+    launcher.name, launcher.runs_dir, launcher.payload = "${name}", "${runs_dir}", "${payload.kind}"
     for section, kind in schema.SECTIONS.items():
         for item in fields(kind):
             launcher[section][item.name] = f"${{{section}.{item.name}}}"

@@ -13,7 +13,9 @@ __all__ = ["CheckpointConfig", "DataConfig", "OptimConfig", "Settings", "Trainer
 
 def _accept(key: str, value: Any, good: bool, accepted: str, override: str) -> None:
     if not good:
-        raise ConfigError(f"{key}={value!r}: accepted is {accepted} (from the config)", hint=f"try {override}")
+        raise ConfigError(
+            f"{key}={value!r}: accepted is {accepted} (from the config)", hint=f"try {override}"
+        )
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,12 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         key = "trainer.checkpoint"
-        _accept(f"{key}.every", self.every, self.every >= 0, "a number of steps, 0 for never", f"{key}.every=100")
-        _accept(f"{key}.seconds", self.seconds, self.seconds >= 0, "seconds, 0 for never", f"{key}.seconds=600")
+        _accept(
+            f"{key}.every", self.every, self.every >= 0, "a number of steps, 0 for never", f"{key}.every=100"
+        )
+        _accept(
+            f"{key}.seconds", self.seconds, self.seconds >= 0, "seconds, 0 for never", f"{key}.seconds=600"
+        )
         _accept(f"{key}.keep", self.keep, self.keep >= 1, "a whole number from 1 up", f"{key}.keep=3")
 
 
@@ -68,9 +74,13 @@ class TrainerConfig:
             _accept(f"trainer.{name}", value, value >= 1, "a whole number from 1 up", f"trainer.{name}=1")
         for name in ("seed", "log_every"):
             value = getattr(self, name)
-            _accept(f"trainer.{name}", value, 0 <= value < 2**32, "a whole number from 0 up", f"trainer.{name}=0")
+            _accept(
+                f"trainer.{name}", value, 0 <= value < 2**32, "a whole number from 0 up", f"trainer.{name}=0"
+            )
         devices = ("auto", "cpu", "cuda")
-        _accept("trainer.device", self.device, self.device in devices, " or ".join(devices), "trainer.device=auto")
+        _accept(
+            "trainer.device", self.device, self.device in devices, " or ".join(devices), "trainer.device=auto"
+        )
         _accept(
             "trainer.rendezvous_seconds",
             self.rendezvous_seconds,
@@ -97,7 +107,9 @@ class DataConfig:
         kinds = ("text", "table")
         _accept("data.kind", self.kind, self.kind in kinds, " or ".join(kinds), "data.kind=text")
         _accept("data.path", self.path, bool(self.path), "the path of an HDF5 file", "data.path=data/text.h5")
-        _accept("data.context", self.context, self.context >= 1, "a whole number from 1 up", "data.context=128")
+        _accept(
+            "data.context", self.context, self.context >= 1, "a whole number from 1 up", "data.context=128"
+        )
         _accept("data.workers", self.workers, self.workers >= 0, "a whole number from 0 up", "data.workers=1")
 
 
@@ -167,7 +179,9 @@ class OptimConfig:
             return None
         known = [item.name for item in fields(cls)]
         for key in mapping:
-            _accept("optim", str(key), key in known, f"one of {', '.join(known)}, or a _target_", "optim=adamw")
+            _accept(
+                "optim", str(key), key in known, f"one of {', '.join(known)}, or a _target_", "optim=adamw"
+            )
         return cls(**mapping)
 
 

@@ -25,6 +25,10 @@ __all__ = ["boot", "write_files"]
 
 _TIMEOUT = 60.0
 _POLL = 0.05
+_ONE_SLURMD = (
+    "this Slurm cannot run several slurmd on one host: that was not compiled in",
+    "build Slurm with ./configure --enable-multiple-slurmd, or take Debian's packages",
+)
 _SECRET = frozenset({"slurmdbd.conf", "munge.key"})
 
 
@@ -40,6 +44,8 @@ def write_files(lab: Record) -> None:
             shutil.copy(source, lab.root / "hooks")
     for relative, text in lab_files(lab.spec).items():
         _write(lab.root / relative, text.encode())
+    for hook in ("prolog", "epilog"):  # an archive may have lost the bit, and slurmd would drain every node
+        (lab.root / "hooks" / hook).chmod(0o755)
     _write(lab.root / "munge.key", os.urandom(128))
 
 
@@ -128,6 +134,7 @@ class _Boot:
             "--skip-networking",
             f"--socket={listening}",
             f"--pid-file={private}/mariadbd.pid",
+            f"--init-file={self.lab.root}/etc/mariadb.sql",
             "--innodb-flush-log-at-trx-commit=0",
             "--innodb-doublewrite=0",
         )
@@ -140,10 +147,7 @@ class _Boot:
         self.launch("slurmctld", programs["slurmctld"], "-D", "-i", "-f", conf)
         self.wait_for(lambda: "UP" in self.ask("scontrol", "ping"), "slurmctld to answer")
         if "MULTIPLE_SLURMD" not in self.ask("scontrol", "show", "config"):
-            raise LabError(
-                "this Slurm cannot run several slurmd on one host: that was not compiled in",
-                "build Slurm with ./configure --enable-multiple-slurmd, or take Debian's packages",
-            )
+            raise LabError(*_ONE_SLURMD)
         for name in self.lab.spec.shape.node_names:
             self.launch(f"slurmd {name}", programs["slurmd"], "-D", "-N", name, "-f", conf)
         idle = ["idle"] * self.lab.spec.shape.nodes
@@ -170,10 +174,13 @@ class _Boot:
         while not ready():
             for daemon in self.lab.daemons:
                 if not daemon.alive:
+                    words = tail(daemon.log)
+                    if "Duplicated NodeHostName" in words:
+                        raise LabError(*_ONE_SLURMD, words)
                     raise LabError(
                         f"{daemon.name} of lab {self.lab.name} died while we waited for {what}",
                         "its last words are below",
-                        tail(daemon.log),
+                        words,
                     )
             if time.monotonic() > deadline:
                 newest = self.lab.daemons[-1]

@@ -19,6 +19,7 @@ MIB_A_NODE = 16000
 
 _LOWEST_PORT, _HIGHEST_PORT = 1024, 65535
 _UNREADABLE = re.compile(r"[^A-Za-z0-9/._+@-]")
+_DATABASE = "slurm_acct_db"
 _EVERYONE = "Nodes=ALL MaxTime=INFINITE"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,19}")
 _OLDEST = (22, 5)
@@ -163,6 +164,8 @@ def lab_files(spec: LabSpec) -> dict[str, str]:
         files["etc/gres.conf"] = _gres_conf(spec)
     if spec.shape.accounting:
         files["etc/slurmdbd.conf"] = _slurmdbd_conf(spec)
+        # slurmdbd would make it, but dies of its own failed attempt with MariaDB's library of 11.8.9.
+        files["etc/mariadb.sql"] = f"CREATE DATABASE IF NOT EXISTS {_DATABASE};\n"
     return files
 
 
@@ -298,7 +301,7 @@ def _slurmdbd_conf(spec: LabSpec) -> str:
         "StorageType=accounting_storage/mysql",
         "StorageHost=localhost",
         "StorageUser=root",
-        "StorageLoc=slurm_acct_db",
+        f"StorageLoc={_DATABASE}",
         f"PidFile={spec.run}/slurmdbd.pid",
         f"LogFile={spec.root}/log/slurmdbd.log",
     ]

@@ -38,6 +38,7 @@ _PACKAGES = {
 _ACCOUNTING_PACKAGES = {
     "slurmdbd": "slurmdbd",
     "sacct": "slurm-client",
+    "sacctmgr": "slurm-client",
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
 }
@@ -49,7 +50,7 @@ _LONGEST_SOCKET = "/spool/n64/n64_4294967295.4294967295.4294967295"
 
 
 def labs_folder(environ: Mapping[str, str]) -> Path:
-    """Where labs live: ``$SLURMKIT_LAB_DIR``, else ``slurmkit/labs`` where the user keeps the state of programs."""
+    """Where labs live: ``$SLURMKIT_LAB_DIR``, or ``slurmkit/labs`` where programs keep their state."""
     if given := environ.get("SLURMKIT_LAB_DIR"):
         return Path(given).absolute()
     state = environ.get("XDG_STATE_HOME", "")

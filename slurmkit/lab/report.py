@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["LabStatus", "diagnose", "read_status"]
 
 _ANSWER_TIMEOUT = 10
+_FEW_LINES, _MANY_LINES = 5, 30
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,9 @@ def diagnose(lab: Record) -> str:
     commands = (["sinfo", "--Node", "--long"], ["squeue", "--long"], ["scontrol", "show", "job"])
     parts = [str(read_status(lab))]
     parts += [f"$ {' '.join(argv)}\n{_answer(lab, *argv)}" for argv in commands]
-    parts += [f"== {daemon.name}: {daemon.log}\n{tail(daemon.log)}" for daemon in lab.daemons]
+    for daemon in lab.daemons:
+        lines = _FEW_LINES if daemon.alive and daemon.name.startswith("slurmd ") else _MANY_LINES
+        parts.append(f"== {daemon.name}: {daemon.log}\n{tail(daemon.log, lines)}")
     return "\n\n".join(parts)
 
 

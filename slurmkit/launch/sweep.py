@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -12,14 +13,15 @@ from hydra.errors import HydraException
 from slurmkit.config.schema import SECTIONS
 from slurmkit.errors import ConfigError
 
-__all__ = ["cross_product", "split_overrides"]
+__all__ = ["check_choices", "cross_product", "split_overrides"]
 
 
-def split_overrides(overrides: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+def split_overrides(overrides: Sequence[str], *, ours: bool) -> tuple[list[str], list[list[str]]]:
     """Part a multirun's overrides into those that hold for every point and the points.
 
     Args:
         overrides: as typed, such as ``["experiment=digits", "optim.lr=1e-3,3e-3"]``.
+        ours: whether the top of the config is ours; another app's own ``resources`` may be swept.
 
     Returns:
         The fixed overrides, and one list of overrides a point, the last key varying fastest (as Hydra's
@@ -34,11 +36,15 @@ def split_overrides(overrides: Sequence[str]) -> tuple[list[str], list[list[str]
     except HydraException as error:
         raise ConfigError(str(error).splitlines()[0], "quote what the shell or Hydra would read: 'key=\"a,b\"'") from error
     fixed = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
-    return fixed, cross_product([override for override in parsed if override.is_sweep_override()])
+    return fixed, cross_product([override for override in parsed if override.is_sweep_override()], SECTIONS if ours else ())
 
 
-def cross_product(sweeps: Iterable[Override]) -> list[list[str]]:
+def cross_product(sweeps: Iterable[Override], shared: Collection[str] = ()) -> list[list[str]]:
     """Every combination of the values of these overrides.
+
+    Args:
+        sweeps: Hydra's parsed overrides with several values.
+        shared: the sections that all tasks of one job array have in common.
 
     Raises:
         ConfigError: as ``split_overrides``.
@@ -46,14 +52,33 @@ def cross_product(sweeps: Iterable[Override]) -> list[list[str]]:
     axes = []
     for override in sweeps:
         key = override.get_key_element()
-        name = key.lstrip("+~").removeprefix("hydra.launcher.").removeprefix("hydra/launcher/")
-        section = name.partition(".")[0].partition("/")[0]
-        if section in SECTIONS:
+        section = key.lstrip("+~").partition(".")[0].partition("@")[0]
+        if section in shared or key.lstrip("+~").startswith(("hydra.launcher", "hydra/launcher")):
             raise ConfigError(
-                f"{key}: a sweep is one job array, and all its tasks share their {section}",
+                f"{key}: a sweep is one job array, and all its tasks share {section}",
                 f"give {key} one value, and submit once for each other value",
             )
         if not override.is_discrete_sweep():
             raise ConfigError(f"{key}: an interval has no grid of values", f"name the values: {key}=1,2,3 or {key}=range(0,10)")
         axes.append([f"{key}={value}" for value in override.sweep_string_iterator()])
     return [list(point) for point in itertools.product(*axes)]
+
+
+def check_choices(points: Sequence[Sequence[str]], options_of: Callable[[str], Sequence[str]]) -> None:
+    """Refuse a point that chooses a config that does not exist, without composing anything.
+
+    Args:
+        points: from ``split_overrides``.
+        options_of: the configs of a group by its name; none for a key that is no group.
+
+    Raises:
+        ConfigError: naming the group, the choice and the options.
+    """
+    known: dict[str, Sequence[str]] = {}
+    for override in {override for point in points for override in point}:
+        key, _, choice = override.partition("=")
+        group = key.lstrip("+").partition("@")[0]
+        options = known.setdefault(group, options_of(group))
+        if options and choice not in options and choice != "null":
+            near = (difflib.get_close_matches(choice, options, 1, 0.0) or [""])[0]
+            raise ConfigError(f"{group}: got {choice!r}; accepted are {', '.join(options)}", f"did you mean {group}={near}?")

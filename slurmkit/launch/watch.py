@@ -32,6 +32,7 @@ class TaskState:
     state: str
     reason: str = ""
     nodes: str = ""
+    restarts: int = 0
     source: str = "squeue"
 
     @property
@@ -55,13 +56,14 @@ def task_states(client: SlurmClient, job_ids: Sequence[str]) -> list[TaskState]:
 
 
 def _from_queue(record: Mapping[str, str]) -> TaskState:
-    task = record["ArrayTaskId"]
+    task, restarts = record["ArrayTaskID"], record["RestartCnt"]
     return TaskState(
-        job_id=record["ArrayJobId"],
+        job_id=record["ArrayJobID"],
         task=int(task) if task.isdecimal() else None,
         state=record["State"],
         reason="" if record["Reason"] == "None" else record["Reason"],
-        nodes=record["Nodes"],
+        nodes=record["NodeList"],
+        restarts=int(restarts) if restarts.isdecimal() else 0,
     )
 
 
@@ -72,7 +74,7 @@ def _from_history(record: Mapping[str, str]) -> TaskState | None:
     # "CANCELLED by 1000" is the state and who did it.
     state, _, reason = record["State"].partition(" ")
     nodes = record.get("NodeList", "").replace("None assigned", "")
-    return TaskState(job_id, int(task) if task else None, state, reason, nodes, "sacct")
+    return TaskState(job_id, int(task) if task else None, state, reason, nodes, source="sacct")
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _point_status(point: int, job_id: str, task: int | None, live: TaskState | N
     mine = ended if ended is not None and ended["job"] == job_id else None
     restarts = int(mine["restart"]) if mine else 0
     if live is not None:
-        return PointStatus(point, name, live.state, live.reason, live.nodes, restarts, live.source)
+        return PointStatus(point, name, live.state, live.reason, live.nodes, max(restarts, live.restarts), live.source)
     if mine is None:
         return PointStatus(point, name, "LOST", "Slurm has forgotten it and it left no record", "", 0, "none")
     state = "COMPLETED" if mine["exit"] == 0 else "FAILED"

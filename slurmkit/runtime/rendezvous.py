@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
-import os
 import re
 import secrets
 import socket
@@ -157,7 +156,7 @@ def search(env: JobEnv, seconds: float, join: Callable[[str, Meeting], T | None]
                 seen = f"a file that names {', '.join(meeting.addresses)}, port {meeting.port}, and no answer"
         if time.monotonic() > deadline:
             raise RendezvousError(
-                f"rank {env.rank} on {env.node} did not find rank 0 within {seconds:.0f} s: {path}: {seen}",
+                f"rank 0 was not found within {seconds:.0f} s: {path}: {seen}",
                 hint="look at the log of rank 0; raise trainer.rendezvous_seconds if the nodes start slowly",
             )
         time.sleep(pause)
@@ -167,7 +166,7 @@ def search(env: JobEnv, seconds: float, join: Callable[[str, Meeting], T | None]
 def _read(path: Path) -> Meeting | None:
     # Listing the folder makes an NFS client ask the server; a bare open believes its cache for 30 s.
     try:
-        if path.name not in os.listdir(path.parent):
+        if path not in list(path.parent.iterdir()):
             return None
     except OSError:
         return None
@@ -196,7 +195,7 @@ def _reachable(meeting: Meeting) -> list[str]:
 
 def _is_loopback(number: str) -> bool:
     try:
-        return ipaddress.ip_address(number.split("%")[0]).is_loopback
+        return ipaddress.ip_address(number.partition("%")[0]).is_loopback
     except ValueError:
         return False
 

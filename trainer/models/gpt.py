@@ -48,6 +48,7 @@ class GPT(nn.Module):
 
     def __init__(
         self,
+        *,
         vocab: int = 256,
         context: int = 128,
         layers: int = 5,

@@ -41,14 +41,18 @@ class SlurmkitLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Submit one job array, one task a point.
 
+        Points count from 0 in every run folder: a sweeper's later batch is a run of its own.
+
         Returns:
             Nothing (``[]``) without waiting; else one ``JobReturn`` a point.
         """
+        del initial_job_idx
         from hydra_plugins.slurmkit_plugin import launching  # noqa: PLC0415 - Hydra scans plugins at every start
 
         assert self._config is not None  # noqa: S101 - Hydra's contract
         assert self._task_function is not None  # noqa: S101
         options: Mapping[str, Any] = self._options
         sweeper = str(self._config.hydra.sweeper._target_).rpartition(".")[2]
-        wait = sweeper not in _WANT_NO_VALUES if self._wait is None else self._wait
-        return launching.launch(self._config, options, job_overrides, initial_job_idx, wait=wait)
+        wants_values = sweeper not in _WANT_NO_VALUES
+        wait = wants_values if self._wait is None else self._wait
+        return launching.launch(self._config, options, job_overrides, wait=wait, wants_values=wants_values)

@@ -24,6 +24,9 @@ from slurmkit.launch.watch import wait_for
 
 __all__ = ["launch", "reported"]
 
+#: Writes what the task function of a point returned into the point's folder, as JSON.
+_CALLBACK = "+hydra.callbacks.slurmkit._target_=slurmkit.launch.results.RecordResult"
+
 
 @contextlib.contextmanager
 def reported() -> Iterator[None]:
@@ -34,19 +37,34 @@ def reported() -> Iterator[None]:
         sys.exit(report(error))
 
 
-def launch(config: DictConfig, options: Mapping[str, Any], job_overrides: Sequence[Sequence[str]], first: int, *, wait: bool) -> Sequence[JobReturn]:
-    """See ``SlurmkitLauncher.launch``."""
-    del first  # points count from 0 in every run folder; a sweeper's later batches are runs of their own
+def launch(
+    config: DictConfig, options: Mapping[str, Any], job_overrides: Sequence[Sequence[str]], *, wait: bool, wants_values: bool
+) -> Sequence[JobReturn]:
+    """See ``SlurmkitLauncher.launch``.
+
+    Args:
+        config: the app's, with its ``hydra`` node.
+        options: ``hydra.launcher``.
+        job_overrides: one list of overrides a point.
+        wait: whether to wait for the jobs.
+        wants_values: whether the sweeper reads what the points returned, and so hears of the failed ones.
+    """
     with reported():
         experiment = _experiment(config, options)
         fixed = set(experiment.payload.command)
         points = [[override for override in point if override not in fixed] for point in job_overrides]
         run = submit(experiment, points, say=note)
         note(f"submitted job {run.attempts()[-1].job_id} with {len(points)} points; see: slurmkit status {run.id}")
-        print(run.path)
+        print(run.path, flush=True)
         if not wait:
             return []
-        wait_for(run, open_client(), time.sleep)
+        statuses = wait_for(run, open_client(), time.sleep)
+        failed = [status for status in statuses if status.state != "COMPLETED"]
+        if failed and not wants_values:
+            raise SlurmkitError(
+                f"{len(failed)} of {len(points)} points did not complete: " + ", ".join(f"{item.point} {item.state}" for item in failed[:5]),
+                f"read the first one's log with: slurmkit logs {run.id} --point {failed[0].point}",
+            )
         return [_job_return(run, index, overrides) for index, overrides in enumerate(job_overrides)]
 
 
@@ -54,15 +72,13 @@ def _experiment(config: DictConfig, options: Mapping[str, Any]) -> Experiment:
     sections = {name: OmegaConf.to_object(options[name]) if OmegaConf.is_config(options[name]) else options[name] for name in SECTIONS}
     plain = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
     resolved: Any = OmegaConf.to_container(plain, resolve=False)
-    payload = Payload("function", _command())
+    kind = options["payload"]
+    payload = Payload(kind, _command() + ([_CALLBACK] if kind == "function" else []))
     return Experiment(name=options.get("name") or config.hydra.job.name, runs_dir=options["runs_dir"], payload=payload, config=resolved, **sections)
 
 
 def _command() -> list[str]:
-    """What starts this app again for one point: its file or module, Hydra's flags, and the fixed overrides.
-
-    The callback writes what the task function returned into the point's folder, as JSON.
-    """
+    """What starts this app again for one point: its file or module, Hydra's flags, and the fixed overrides."""
     from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
 
     arguments = get_args_parser().parse_args(sys.argv[1:])
@@ -75,9 +91,8 @@ def _command() -> list[str]:
         flags += ["--config-path", arguments.config_path]
     if arguments.config_dir is not None:
         flags += ["--config-dir", str(Path(arguments.config_dir).absolute())]
-    fixed, _ = split_overrides(arguments.overrides)
-    callback = "+hydra.callbacks.slurmkit._target_=slurmkit.launch.results.RecordResult"
-    return [*start, *flags, *(override for override in fixed if not _only_for_sweeps(override)), callback]
+    fixed, _ = split_overrides(arguments.overrides, ours=False)
+    return [*start, *flags, *(override for override in fixed if not _only_for_sweeps(override))]
 
 
 def _only_for_sweeps(override: str) -> bool:

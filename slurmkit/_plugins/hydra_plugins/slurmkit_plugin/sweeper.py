@@ -19,19 +19,34 @@ class SlurmkitSweeper(Sweeper):
 
     def __init__(self) -> None:
         self._launcher: Launcher | None = None
+        self._context: HydraContext | None = None
+        self._config: DictConfig | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra before ``sweep``."""
         from hydra.core.plugins import Plugins  # noqa: PLC0415 - Hydra scans plugins at every start
 
+        self._context, self._config = hydra_context, config
         self._launcher = Plugins.instance().instantiate_launcher(hydra_context=hydra_context, task_function=task_function, config=config)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Split the command line into points and launch them as one batch."""
+        from hydra.errors import HydraException  # noqa: PLC0415
         from hydra_plugins.slurmkit_plugin.launching import reported  # noqa: PLC0415
-        from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
+
+        from slurmkit.config.explain import explain, keys_of  # noqa: PLC0415
+        from slurmkit.launch.sweep import check_choices, split_overrides  # noqa: PLC0415
 
         assert self._launcher is not None  # noqa: S101 - Hydra's contract
+        assert self._context is not None  # noqa: S101
+        assert self._config is not None  # noqa: S101
+        config, loader = self._config, self._context.config_loader
         with reported():
-            _, points = split_overrides(arguments)
+            _, points = split_overrides(arguments, ours=config.hydra.launcher.get("payload") != "function")
+            check_choices(points, lambda group: loader.get_group_options(group))
+            try:
+                # One composition, whatever the number of points: a misspelt key fails here, not in every task.
+                loader.load_sweep_config(config, list(points[0]))
+            except HydraException as error:
+                raise explain(error, points[0], lambda _: keys_of(config)) from error
         return [self._launcher.launch(points, initial_job_idx=0)]

@@ -1,0 +1,34 @@
+"""What every test may use: golden files that say how they are renewed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+_GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew-golden", action="store_true", help="write the golden files anew instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with ``tests/golden/<path>``; under ``--renew-golden`` write it."""
+
+    def check(path: str, text: str) -> None:
+        file = _GOLDEN / path
+        if request.config.getoption("--renew-golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+            return
+        known = file.read_text(encoding="utf-8") if file.exists() else ""
+        if known != text:
+            diff = difflib.unified_diff(known.splitlines(), text.splitlines(), f"golden/{path}", "now", lineterm="")
+            command = f"python -m pytest {request.node.nodeid.partition('::')[0]} --renew-golden"
+            pytest.fail("\n".join([f"{path} is not what it was; if the change is right, renew it with: {command}", *diff]), pytrace=False)
+
+    return check

@@ -1,0 +1,93 @@
+"""A real Slurm for the tests in this folder: ``lab`` for the session, ``start_lab`` for other shapes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from polling import wait_until
+
+from slurmkit.errors import MissingProgramError
+from slurmkit.lab import machine
+from slurmkit.lab.daemons import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(scope="session")
+def lab_folder() -> Iterator[Path]:
+    """A folder for labs, short and reachable by every user; it must be empty at the end."""
+    try:
+        machine.find_programs(accounting=False)
+    except MissingProgramError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI runs the lab tests: {error}; {error.hint}")
+        pytest.skip(f"{error}; {error.hint}")
+    folder = Path(tempfile.mkdtemp(prefix="slurmkit-test-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    left = [path.name for path in folder.iterdir()]
+    shutil.rmtree(folder)
+    assert not left, f"labs were not ended: {left}"
+
+
+@pytest.fixture(scope="session")
+def start_lab(lab_folder: Path) -> Iterator[Callable[..., Lab]]:
+    """Start a lab of another shape: takes the arguments of ``Lab.up``, and ends it with the session."""
+    names: list[str] = []
+
+    def start(name: str = "", **shape: object) -> Lab:
+        name = name or f"t{os.getpid()}-{len(names)}"
+        names.append(name)
+        return Lab.up(name, folder=lab_folder, **shape)
+
+    yield start
+    for name in names:
+        Lab.end(name, lab_folder)
+
+
+@pytest.fixture(scope="session")
+def lab(start_lab: Callable[..., Lab]) -> Lab:
+    """The lab that all tests share: 8 nodes of 4 GPUs, 4 nodes a leaf. Each test gets it idle."""
+    return start_lab(f"t{os.getpid()}")
+
+
+@pytest.fixture(autouse=True)
+def _idle_again(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test leaves in the shared lab is gone before the next one begins."""
+    yield
+    if "lab" not in request.fixturenames:
+        return
+    lab: Lab = request.getfixturevalue("lab")
+    try:
+        _make_idle(lab)
+    except AssertionError as error:  # the report comes after the lab has ended, where this was the last test
+        raise AssertionError(f"{error}\n{lab.diagnostics()}") from None
+
+
+def _make_idle(lab: Lab) -> None:
+    if lab.run(["squeue", "--noheader"]).stdout:
+        for partition in ("low", "high"):
+            lab.run(["scancel", f"--partition={partition}"], check=False)
+            lab.run(["scancel", f"--partition={partition}", "--signal=KILL", "--full"], check=False)
+        wait_until(lambda: not lab.run(["squeue", "--noheader"]).stdout, 30, "the jobs of a test to be gone")
+    down = lab.run(["sinfo", "--noheader", "--states=drain,down,fail", "--format=%N"]).stdout.split()
+    if down:
+        lab.run(["scontrol", "update", f"nodename={','.join(sorted(set(down)))}", "state=resume"])
+    wait_until(lambda: set(lab.status().nodes) == {"idle"}, 30, "all nodes to be idle after a test")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add what explains a failure to its report: nodes, jobs and the tails of the logs."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, Lab) and value.root.exists():
+                report.sections.append((f"lab {value.name}", value.diagnostics()))

@@ -1,0 +1,121 @@
+"""The text of the batch script, and its options."""
+
+from __future__ import annotations
+
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurmkit.compiler.directives import job_directives, quote, render
+from slurmkit.compiler.plan import Place, compile_job
+from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources, Topology
+
+GPT = Experiment(
+    name="gpt_ddp",
+    resources=Resources(nodes=2, ntasks_per_node=2, cpus_per_task=2, mem="4G", time="30:00", gres="gpu:2", partition="low"),
+    topology=Topology(switches=1, wait="5:00"),
+    payload=Payload("trainer", ["-m", "trainer", "experiment=gpt_ddp", "optim.lr=1e-3"]),
+    env=Env(python="/opt/env/bin/python", setup=["module load cuda"], vars={"OMP_NUM_THREADS": "2", "NOTE": "a,b 'c' $(d)"}),
+)
+PLACE = Place(cwd="/home/ada/project", run_dir="/shared/runs/gpt_ddp-20260101-120000-abcd", code_dir="/shared/runs/gpt_ddp-20260101-120000-abcd/code")
+
+
+def bash(script: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", script], input=stdin, capture_output=True, text=True, check=False, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("name", "experiment", "place", "array", "points"),
+    [
+        ("run.sbatch", GPT, PLACE, None, False),
+        ("by_hand.sbatch", GPT, Place(cwd="/home/ada/project"), None, False),
+        ("sweep.sbatch", replace(GPT, resources=replace(GPT.resources, array_parallelism=8)), PLACE, 100, True),
+        ("function.sbatch", replace(GPT, payload=Payload("function", ["/home/ada/app.py", "x=1"])), PLACE, 3, True),
+        ("command.sbatch", replace(GPT, payload=Payload("command", ["./train", "--lr", "1e-3"]), requeue=Requeue(enabled=False, signal=None)), PLACE, None, False),
+    ],
+)
+def test_the_script_is_the_one_we_know(golden: Callable[[str, str], None], name: str, experiment: Experiment, place: Place, array: int | None, points: bool) -> None:
+    """A change of the script is seen and meant: each form stands whole in a golden file, and bash reads it."""
+    script = compile_job(experiment, None, place, array, points=points).script
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    golden(f"compiler/{name}", script)
+
+
+def test_every_option_of_the_issue_is_in_the_script() -> None:
+    """Nodes, tasks, CPUs, memory, time, gres, switches, signal, requeue, append and output all reach sbatch."""
+    lines = compile_job(GPT, None, PLACE).script.splitlines()
+    for option in (
+        "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=2", "--mem=4G", "--time=30:00", "--gres=gpu:2", "--switches=1@5:00", "--signal=USR1@120",
+        "--requeue", "--open-mode=append", f"--output={PLACE.run_dir}/points/0/0/log", "--partition=low", "--job-name=gpt_ddp",
+    ):  # fmt: skip
+        assert f"#SBATCH {option}" in lines
+
+
+HOSTILE = ["a b", "it's", 'say "hi"', "`touch PWNED`", "$(touch PWNED)", "a,b", "[1,2]", "x\ny", "back\\slash", "*", "#no", "{a: 1}", "!", "ü→", "-rf", "%j"]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_words_reach_the_payload_as_written(word: str, tmp_path: Path) -> None:
+    """An override with backticks, ``$()``, quotes, commas, brackets or a line break is never read by a shell."""
+    experiment = Experiment(payload=Payload("command", ["printf", "%s", word]), env=Env(vars={"WORD": word}))
+    script = compile_job(experiment, None, Place(cwd=str(tmp_path), run_dir=str(tmp_path))).script
+    fake = 'srun() { shift; "$@"; printf "%s" "$WORD"; }\n'
+    done = subprocess.run(["bash", "-c", fake + script], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=30)
+    assert done.stdout == word * 2
+    assert not (tmp_path / "PWNED").exists()
+
+
+@pytest.mark.parametrize("word", [word for word in HOSTILE if "\n" not in word])
+def test_names_stay_on_their_line(word: str) -> None:
+    """A job's name can neither end its ``#SBATCH`` line nor leave the comment at the top."""
+    script = compile_job(Experiment(name=word), None, PLACE).script
+    assert f"#SBATCH --job-name={quote(word)}" in script.splitlines()
+    assert bash(script.partition("# --- Where")[0]).stderr == "", "the head of the script is nothing but comments"
+
+
+def test_folders_with_blanks_are_quoted() -> None:
+    """A run folder with a blank, a quote or a percent sign is one folder for bash and for Slurm."""
+    place = Place(cwd="/tmp/a b", run_dir="/tmp/a b/it's 100%", code_dir="/tmp/a b/it's 100%/code")
+    script = compile_job(GPT, None, place).script
+    assert '#SBATCH --output="/tmp/a b/it\'s 100%%/points/0/0/log"' in script, "Slurm reads % as a pattern"
+    assert f"export SLURMKIT_RUN_DIR={shlex.quote(place.run_dir or '')}\n" in script
+
+
+def test_extra_options_follow_ours() -> None:
+    """``resources.extra`` reaches sbatch: true is a bare flag, false and null say nothing."""
+    resources = Resources(extra={"nice": 100, "reservation": "course", "contiguous": True, "oversubscribe": False, "licenses": None})
+    lines = render(job_directives(Experiment(resources=resources), "log", None))
+    assert lines[-3:] == ["--nice=100", "--reservation=course", "--contiguous"]
+
+
+def test_a_signal_during_the_wait_does_not_end_the_job(tmp_path: Path) -> None:
+    """SIGTERM and SIGUSR1 to the batch shell: it waits on, the payload's own exit code is the job's, USR1 is forwarded."""
+    payload = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: (print('forwarded', flush=True), sys.exit(7)))\n"
+        "print('ready', flush=True)\n"
+        "signal.pause()\n"
+    )
+    experiment = Experiment(payload=Payload("command", [sys.executable, "-c", payload]))
+    script = compile_job(experiment, None, Place(cwd=str(tmp_path), run_dir=str(tmp_path))).script
+    (tmp_path / "job.sh").write_text('srun() { shift; exec "$@"; }\n' + script)
+    with subprocess.Popen(["bash", tmp_path / "job.sh"], stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        job.send_signal(signal.SIGTERM)
+        # bash may drop one of two signals that reach it at the same instant, so USR1 is sent until it is answered.
+        deadline = time.monotonic() + 30
+        while not select.select([job.stdout], [], [], 0.2)[0]:
+            assert time.monotonic() < deadline, "USR1 never reached the payload"
+            job.send_signal(signal.SIGUSR1)
+        assert job.stdout.readline() == "forwarded\n"
+    assert job.returncode == 7
+    assert '"exit": 7' in (tmp_path / "exits" / "node.jsonl").read_text()

@@ -1,0 +1,92 @@
+"""Records: whole files or the old ones, whole lines or none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmkit.runtime.records import append_json, read_json, read_json_lines, write_atomic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    """write_atomic replaces text and bytes, with the mode that was asked for, and leaves nothing beside it."""
+    path = tmp_path / "result.json"
+    write_atomic(path, "old")
+    write_atomic(path, b"new", mode=0o600)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
+    """A write that fails half way (here: at a size limit) keeps the old file and leaves no temp file."""
+    path = tmp_path / "result.json"
+    write_atomic(path, "old")
+    code = f"""
+import resource, pathlib
+from slurmkit.runtime.records import write_atomic
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+try:
+    write_atomic(pathlib.Path({str(path)!r}), b"x" * 20_000)
+except OSError as error:
+    print(error.strerror)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "File too large\n"
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_lines_of_many_writers_do_not_mix(tmp_path: Path) -> None:
+    """Four processes append at once: every line is whole, none is lost."""
+    path = tmp_path / "events.jsonl"
+    code = f"""
+import pathlib, sys
+from slurmkit.runtime.records import append_json
+for number in range(200):
+    append_json(pathlib.Path({str(path)!r}), {{"who": sys.argv[1], "number": number, "fill": "x" * 300}})
+"""
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(who)]) for who in range(4)]
+    assert [writer.wait(60) for writer in writers] == [0] * 4
+    records = read_json_lines(path)
+    assert sorted((record["who"], record["number"]) for record in records) == sorted(
+        (str(who), number) for who in range(4) for number in range(200)
+    )
+
+
+def test_a_torn_last_line_is_left_out_and_does_not_swallow_the_next(tmp_path: Path) -> None:
+    """A writer killed in the middle of a line costs that line, and never the one that comes after."""
+    path = tmp_path / "events.jsonl"
+    append_json(path, {"number": 1})
+    with path.open("a") as file:
+        file.write('{"number": 2, "te')
+    assert read_json_lines(path) == [{"number": 1}]
+    append_json(path, {"number": 3})
+    assert read_json_lines(path) == [{"number": 1}, {"number": 3}]
+
+
+def test_floats_come_back_exactly(tmp_path: Path) -> None:
+    """A loss that is written is the loss that is read."""
+    path = tmp_path / "metrics.jsonl"
+    values = [0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308]
+    for value in values:
+        append_json(path, {"loss": value})
+    assert [record["loss"] for record in read_json_lines(path)] == values
+
+
+@pytest.mark.parametrize("content", [None, "", "[1]", '{"a": '])
+def test_no_mapping_is_none(tmp_path: Path, content: str | None) -> None:
+    """A file that is missing, torn or no mapping is None, and never an exception in a reader."""
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_text(content)
+    assert read_json(path) is None
+    path.write_text(json.dumps({"a": 1}))
+    assert read_json(path) == {"a": 1}

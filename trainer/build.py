@@ -1,0 +1,136 @@
+"""From the config to a model, an optimizer, and to what makes two configs the same run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import torch
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+
+from slurmkit.config.training import OptimConfig
+from slurmkit.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from slurmkit.config.training import Settings
+    from trainer.data import Samples
+
+__all__ = ["build_model", "build_optimizer", "check_identity", "identity_of"]
+
+
+def build_model(config: Any) -> nn.Module:
+    """The model that a ``_target_`` names, in training mode.
+
+    Args:
+        config: a mapping with a ``_target_`` and its arguments.
+
+    Raises:
+        ConfigError: if it cannot be made.
+    """
+    model = _instantiate("model", config)
+    if not isinstance(model, torch.nn.Module):
+        raise ConfigError(
+            f"model._target_={config['_target_']} is a {type(model).__name__}, accepted is a torch.nn.Module",
+            hint="its forward(inputs, targets) has to be the mean loss",
+        )
+    return model.train()
+
+
+def build_optimizer(config: Any, model: nn.Module) -> Optimizer:
+    """The optimizer of a config.
+
+    Args:
+        config: an OptimConfig, its mapping, or a mapping with a ``_target_``.
+        model: whose parameters.
+
+    Raises:
+        ConfigError: if it cannot be made.
+    """
+    typed = OptimConfig.of(config)
+    if typed is None:
+        made = _instantiate("optim", config, params=model.parameters())
+        if not isinstance(made, torch.optim.Optimizer):
+            raise ConfigError(f"optim._target_={config['_target_']} is no torch.optim.Optimizer")
+        return made
+    if typed.name == "sgd":
+        return torch.optim.SGD(
+            model.parameters(), lr=typed.lr, momentum=typed.beta1, weight_decay=typed.weight_decay
+        )
+    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
+    others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": typed.weight_decay},
+        {"params": others, "weight_decay": 0.0},  # gains and biases are not pulled to zero
+    ]
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, lr=typed.lr, betas=(typed.beta1, typed.beta2))
+
+
+def _instantiate(key: str, config: Any, **more: Any) -> Any:
+    try:
+        return instantiate(dict(config), **more)
+    except InstantiationException as error:
+        cause = error.__cause__ or error
+        words = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+        raise ConfigError(
+            f"{key}: {config['_target_']} cannot be made: {words}",
+            hint=f"look at the keys of {key} in the config",
+        ) from error
+
+
+def identity_of(settings: Settings, samples: Samples) -> dict[str, Any]:
+    """What must not change between the lives of one run, as flat JSON.
+
+    Steps, learning rate and the like may: a run can be made longer.
+
+    Args:
+        settings: the config.
+        samples: the opened data.
+    """
+    optim = OptimConfig.of(settings.optim)
+    facts = {
+        "model": settings.model,
+        "data": {"kind": samples.kind, "samples": len(samples), "sha256": samples.digest},
+        "optim": {"name": optim.name if optim else settings.optim["_target_"]},
+        "trainer": {"batch_size": settings.trainer.batch_size, "seed": settings.trainer.seed},
+    }
+    if samples.kind == "text":
+        facts["data"]["context"] = samples.context
+    flat: dict[str, Any] = json.loads(json.dumps(_flat(facts), default=str))
+    return flat
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, dict):
+            result.update(_flat(item, f"{prefix}{key}."))
+        else:
+            result[f"{prefix}{key}"] = item
+    return result
+
+
+def check_identity(saved: Mapping[str, Any], ours: Mapping[str, Any], place: str) -> None:
+    """Refuse a checkpoint of another run.
+
+    Args:
+        saved: the identity in the checkpoint.
+        ours: the identity of this config.
+        place: where the checkpoint is.
+
+    Raises:
+        CheckpointError: names each key that differs.
+    """
+    keys = sorted(key for key in {*saved, *ours} if saved.get(key) != ours.get(key))
+    if keys:
+        changes = "; ".join(f"{key} was {saved.get(key)!r} and is {ours.get(key)!r}" for key in keys)
+        raise CheckpointError(
+            f"the checkpoint {place} belongs to another run: {changes}",
+            hint="take the old values, or another run folder or trainer.checkpoint.root",
+        )
