@@ -1,8 +1,10 @@
-"""From the config to a model, an optimizer, and to what makes two configs the same run."""
+"""From the config to a model, an optimizer, the kind of kernels, and what makes two configs the same run."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +15,7 @@ from slurmkit.config.training import OptimConfig
 from slurmkit.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from torch import nn
     from torch.optim import Optimizer
@@ -21,7 +23,31 @@ if TYPE_CHECKING:
     from slurmkit.config.training import Settings
     from trainer.data import Samples
 
-__all__ = ["build_model", "build_optimizer", "check_identity", "identity_of"]
+__all__ = ["build_model", "build_optimizer", "check_identity", "deterministic", "identity_of"]
+
+
+@contextlib.contextmanager
+def deterministic(*, on: bool) -> Iterator[None]:
+    """Only deterministic kernels inside the block: a resumed run is then bit-identical on GPUs too.
+
+    Args:
+        on: whether to.
+    """
+    if not on:
+        yield
+        return
+    knobs: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    fill = knobs.fill_uninitialized_memory
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS wants for it
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    knobs.fill_uninitialized_memory = False  # finds bugs, and costs time
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode=before, warn_only=warned)
+        knobs.fill_uninitialized_memory = fill
 
 
 def build_model(config: Any) -> nn.Module:

@@ -172,7 +172,7 @@ def _roll_call(store: Any, env: JobEnv, kind: str, seconds: float) -> tuple[tupl
                 names = ", ".join(key.rpartition("/")[2] for key in missing)
                 raise RendezvousError(
                     f"ranks {names} of {env.world_size} did not come within {seconds:.0f} s",
-                    hint="look at their lines in the log; raise trainer.rendezvous_seconds if nodes start slowly",
+                    hint="look at their lines in the log, or raise trainer.rendezvous_seconds",
                 )
             time.sleep(0.02)
         store.set(_GO, "1")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from slurmkit.errors import SlurmkitError
+    from slurmkit.runtime.jobenv import JobEnv
+
 __all__ = [
     "EVENTS",
     "METRICS",
@@ -146,3 +149,31 @@ def loss_curve(point_dir: Path) -> list[tuple[int, float]]:
         point_dir: the point's folder.
     """
     return [(line["step"], line["loss"]) for line in metrics(point_dir)]
+
+
+def log_samples(env: JobEnv, step: int, place: int, ids: list[int]) -> None:
+    """Append the samples that a rank was fed, to a file of its own.
+
+    Args:
+        env: this rank.
+        step: the optimizer step.
+        place: the place of the first one in the sequence of the run.
+        ids: the samples.
+    """
+    path = env.point_dir / SAMPLES.format(rank=env.rank)
+    append_json(path, {"step": step, "place": place, "ids": ids, "restart": env.restart})
+
+
+def tell(error: SlurmkitError, env: JobEnv) -> None:
+    """Say an error in a line and a hint, once: what all ranks raise is said by rank 0.
+
+    Args:
+        error: the error.
+        env: this rank.
+    """
+    shared = getattr(error, "shared", False)
+    if shared and env.rank:
+        return  # rank 0 says it
+    who = "" if shared or env.world_size == 1 else f"rank {env.rank} on {env.node}: "
+    lines = [f"error: {who}{error}", *([f"hint: {error.hint}"] if error.hint else [])]
+    print("\n".join(lines), file=sys.stderr, flush=True)

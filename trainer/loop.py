@@ -1,12 +1,10 @@
-"""``ClusterAwareTrainer``: all ranks step, save and stop together, and find the way back at the next start."""
+"""``ClusterAwareTrainer``: all ranks step, save and stop together, and resume at the next start."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
-import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +15,17 @@ from torch.nn.utils import clip_grad_norm_
 
 from slurmkit.config.training import OptimConfig
 from slurmkit.errors import CheckpointError, SlurmkitError
-from slurmkit.runtime.records import append_json, read_json, write_atomic
+from slurmkit.runtime.records import read_json, write_atomic
 from slurmkit.runtime.requeue import end_life
 from slurmkit.runtime.signals import Stop, catch_signals
 from trainer import state
-from trainer.build import build_model, build_optimizer, check_identity, identity_of
-from trainer.checkpoint import STATE, TENSORS, CheckpointStore, Loaded
+from trainer.build import build_model, build_optimizer, check_identity, deterministic, identity_of
+from trainer.checkpoint import CheckpointStore
 from trainer.control import Report, shared
 from trainer.data import Feed, SampleOrder, open_samples, order_checksum, shares
 from trainer.distributed import Ranks, joined, set_threads
-from trainer.events import RESULT, SAMPLES, EventLog, MetricLog, chain
+from trainer.events import RESULT, EventLog, MetricLog, chain, log_samples, tell
+from trainer.resume import find_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,40 +56,12 @@ def train(settings: Settings, env: JobEnv, flags: SignalFlags | None = None) -> 
         try:
             env.point_dir.mkdir(parents=True, exist_ok=True)
             set_threads(env)
-            stack.enter_context(_deterministic(on=settings.trainer.deterministic))
+            stack.enter_context(deterministic(on=settings.trainer.deterministic))
             with joined(env, settings.trainer.device, settings.trainer.rendezvous_seconds) as ranks:
                 return ClusterAwareTrainer(settings, env, ranks, caught).run()
         except SlurmkitError as error:
-            _tell(error, env)
+            tell(error, env)
             return error.exit_code
-
-
-@contextlib.contextmanager
-def _deterministic(*, on: bool) -> Iterator[None]:
-    if not on:
-        yield
-        return
-    knobs: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled()
-    warned = torch.is_deterministic_algorithms_warn_only_enabled()
-    fill = knobs.fill_uninitialized_memory
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS wants for it
-    torch.use_deterministic_algorithms(mode=True, warn_only=True)
-    knobs.fill_uninitialized_memory = False  # finds bugs, and costs time
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(mode=before, warn_only=warned)
-        knobs.fill_uninitialized_memory = fill
-
-
-def _tell(error: SlurmkitError, env: JobEnv) -> None:
-    shared = getattr(error, "shared", False)
-    if shared and env.rank:
-        return  # rank 0 says it
-    who = "" if shared or env.world_size == 1 else f"rank {env.rank} on {env.node}: "
-    lines = [f"error: {who}{error}", *([f"hint: {error.hint}"] if error.hint else [])]
-    print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 class ClusterAwareTrainer:
@@ -149,7 +120,7 @@ class ClusterAwareTrainer:
                 words = str(error).splitlines()[0]
                 raise SlurmkitError(
                     f"contact to another rank was lost in step {self.step + 1}: {words}",
-                    hint="look for the rank that ended first; a resubmitted run goes on from its last checkpoint",
+                    hint="look for the rank that ended first; a new job goes on from the last checkpoint",
                 ) from error
             raise
         finally:
@@ -209,7 +180,14 @@ class ClusterAwareTrainer:
         self.ddp = DistributedDataParallel(self.model, device_ids=device_ids)
         self._warm_up()
         self.model.load_state_dict(first)
-        found = self._find_checkpoint()
+        found, skipped = find_checkpoint(self.store, self.control, self.ranks.nodes, lead=self.lead)
+        with self.control.together(self.ranks.nodes):
+            check_identity(
+                found[1]["identity"] if found else self.identity, self.identity, str(self.store.root)
+            )
+        for one in skipped:
+            self.events.emit("skip", checkpoint=one.name, why=one.why)
+            self._say(f"skipped checkpoint {one.name}: {one.why}")
         self._announce(found)
         if found is not None:
             tensors, facts = found
@@ -244,28 +222,6 @@ class ClusterAwareTrainer:
         for _ in range(2):
             self.ddp(inputs.to(self.ranks.device), targets.to(self.ranks.device)).backward()
         self.optimizer.zero_grad(set_to_none=True)
-
-    def _find_checkpoint(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
-        """Rank 0 reads and proves; the others get the very bytes that it proved."""
-        loaded: Loaded | None = None
-        with self.control.together(self.ranks.nodes):
-            if self.lead:
-                self.store.claim()
-                loaded = self.store.load()
-        if loaded is not None:
-            for one in loaded.skipped:
-                self.events.emit("skip", checkpoint=one.name, why=one.why)
-                self._say(f"skipped checkpoint {one.name}: {one.why}")
-        name = self.control.broadcast(str(loaded.path).encode() if loaded else b"").decode()
-        if not name:
-            return None
-        files = {
-            key: self.control.broadcast(loaded.files[key] if loaded else None) for key in (TENSORS, STATE)
-        }
-        with self.control.together(self.ranks.nodes):
-            tensors, facts = state.unpack(files)
-            check_identity(facts["identity"], self.identity, name)
-        return tensors, facts
 
     def _announce(self, found: tuple[dict[str, torch.Tensor], dict[str, Any]] | None) -> None:
         env, nodes = self.env, list(dict.fromkeys(self.ranks.nodes))
@@ -302,7 +258,7 @@ class ClusterAwareTrainer:
             samples += len(ids)
             order += order_checksum(self.step * self.config.batch_size + first, ids)
             if self.config.log_samples:
-                self._log_samples(step, first, ids)
+                log_samples(self.env, step, self.step * self.config.batch_size + first, ids.tolist())
         healthy = self._clip()
         if healthy:
             self.optimizer.step()
@@ -326,20 +282,12 @@ class ClusterAwareTrainer:
             return True
         return bool(torch.isfinite(clip_grad_norm_(self.model.parameters(), limit)))
 
-    def _log_samples(self, step: int, first: int, ids: torch.Tensor) -> None:
-        path = self.env.point_dir / SAMPLES.format(rank=self.env.rank)
-        line = {"step": step, "place": (step - 1) * self.config.batch_size + first, "ids": ids.tolist()}
-        append_json(path, {**line, "restart": self.env.restart})
-
     def _record(self, agreed: list[Agreed]) -> None:
         for one in agreed:
             if not math.isfinite(one.loss):
-                raise shared(
-                    SlurmkitError(
-                        f"the loss or the gradient of step {one.step} is not finite ({one.loss}); nothing was saved since",
-                        hint="try a smaller optim.lr or optim.clip; the checkpoints before it are untouched",
-                    )
-                )
+                words = f"the loss or the gradient of step {one.step} is not finite ({one.loss}); not saved"
+                hint = "try a smaller optim.lr or optim.clip; the checkpoints before it are untouched"
+                raise shared(SlurmkitError(words, hint))
             self.loss = one.loss
             self.digest = chain(self.digest, one.step, one.order)
             lr = (
@@ -398,18 +346,14 @@ class ClusterAwareTrainer:
 
     def _facts(self) -> dict[str, Any]:
         cursor = self.step * self.config.batch_size
-        return {
-            "version": 1,
+        position = {
             "step": self.step,
             "cursor": cursor,
             "epoch": cursor // len(self.samples),
             "samples": self.digest,
-            "loss": self.loss,
-            "identity": self.identity,
-            "life": self.env.life(),
-            "world_size": self.env.world_size,
-            "torch": torch.__version__,
         }
+        origin = {"life": self.env.life(), "world_size": self.env.world_size, "torch": torch.__version__}
+        return {"version": 1, **position, "loss": self.loss, "identity": self.identity, **origin}
 
     def _stop(self, stop: Stop) -> int:
         """After the save: rank 0 asks Slurm why, and requeues the job if that is right."""
@@ -436,16 +380,13 @@ class ClusterAwareTrainer:
         self._save()
         with self.control.together(self.ranks.nodes):
             if self.lead:
-                result = {
-                    "state": "finished",
-                    "name": self.settings.name,
-                    "steps": self.step,
-                    "loss": self.loss,
-                    "samples": self.digest,
+                end = {"steps": self.step, "loss": self.loss, "samples": self.digest}
+                proof = {
                     "parameters_sha256": state.digest_of(self.model),
                     "time": time.time(),
                     **self.env.life(),
                 }
+                result = {"state": "finished", "name": self.settings.name, **end, **proof}
                 try:
                     write_atomic(self.env.point_dir / RESULT, json.dumps(result, indent=1) + "\n")
                 except OSError as error:

@@ -13,6 +13,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import safetensors
 import safetensors.torch
 import torch
 
@@ -164,11 +165,17 @@ def unpack(files: Mapping[str, bytes]) -> tuple[dict[str, Tensor], dict[str, Any
 
     Args:
         files: its content by name, as :func:`pack` made it.
+
+    Raises:
+        CheckpointError: if it is something else, for example a pickle; that is never run.
     """
-    facts: dict[str, Any] = json.loads(files[STATE])
-    tensors = dict(safetensors.torch.load(files[TENSORS]))
-    for name, original in facts["aliases"].items():
-        tensors[name] = tensors[original]
+    try:
+        facts: dict[str, Any] = json.loads(files[STATE])
+        tensors = dict(safetensors.torch.load(files[TENSORS]))
+        for name, original in facts["aliases"].items():
+            tensors[name] = tensors[original]
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{TENSORS} or {STATE} is not what this trainer writes: {error}") from error
     return tensors, facts
 
 

@@ -27,12 +27,13 @@ def submit_command(
     """
     from slurmkit import compile_job, load_experiment, submit  # noqa: PLC0415 - Hydra costs 0.2 s, --help none
     from slurmkit.compiler.plan import Place  # noqa: PLC0415
+    from slurmkit.config.load import check_points  # noqa: PLC0415
     from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
 
     fixed, points = split_overrides(overrides, ours=True) if multirun else (list(overrides), None)
     experiment = load_experiment(fixed, config_name, config_dir)
     if points is not None:
-        load_experiment([*fixed, *points[0]], config_name, config_dir)  # a misspelt key fails here, not in every task
+        check_points(points, fixed, config_name, config_dir)  # a misspelt key fails here, not in every task
     if dry_run:
         place = Place(cwd=str(Path.cwd()))
         array = None if points is None else len(points)

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from slurmkit.errors import ConfigError
 
-__all__ = ["explain", "keys_of"]
+__all__ = ["check_choices", "explain", "keys_of"]
 
 _UNREADABLE = ("LexerNoViableAlt", "mismatched input", "no viable alternative", "extraneous input", "missing ")
 
@@ -72,3 +72,23 @@ def _walk(node: Any, prefix: str) -> Iterator[str]:
         child = None if OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name) else node[name]
         if isinstance(child, DictConfig):
             yield from _walk(child, f"{prefix}{name}.")
+
+
+def check_choices(points: Sequence[Sequence[str]], options_of: Callable[[str], Sequence[str]]) -> None:
+    """Refuse a point that chooses a config that does not exist, without composing anything.
+
+    Args:
+        points: one list of overrides a point of a sweep.
+        options_of: the configs of a group by its name; none for a key that is no group.
+
+    Raises:
+        ConfigError: naming the group, the choice and the options.
+    """
+    known: dict[str, Sequence[str]] = {}
+    for override in {override for point in points for override in point}:
+        key, _, choice = override.partition("=")
+        group = key.lstrip("+").partition("@")[0]
+        options = known.setdefault(group, options_of(group))
+        if options and choice not in options and choice != "null":
+            near = (difflib.get_close_matches(choice, options, 1, 0.0) or [""])[0]
+            raise ConfigError(f"{group}: got {choice!r}; accepted are {', '.join(options)}", f"did you mean {group}={near}?")

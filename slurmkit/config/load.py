@@ -17,13 +17,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from slurmkit.config.explain import explain, keys_of
+from slurmkit.config.explain import check_choices, explain, keys_of
 from slurmkit.config.register import register_app
 from slurmkit.config.schema import SECTIONS, Experiment, Payload
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
 
-__all__ = ["compose", "load_experiment"]
+__all__ = ["check_points", "compose", "load_experiment"]
 
 T = TypeVar("T")
 
@@ -40,6 +40,25 @@ def load_experiment(overrides: Sequence[str] = (), config_name: str = "config", 
         ConfigError: for anything that Hydra, OmegaConf or the schema refuses.
     """
     return compose(overrides, lambda config: _experiment(config, overrides, config_name, config_dir), config_name, config_dir)
+
+
+def check_points(
+    points: Sequence[Sequence[str]], fixed: Sequence[str], config_name: str = "config", config_dir: str | Path | None = None
+) -> None:
+    """Refuse a sweep whose points cannot be composed, with one composition whatever their number.
+
+    Args:
+        points: one list of overrides a point.
+        fixed: the overrides that all points share.
+        config_name: as in ``load_experiment``.
+        config_dir: as in ``load_experiment``.
+
+    Raises:
+        ConfigError: for a key that does not exist, and for a choice that no group has.
+    """
+    with _hydra(config_dir) as hydra:
+        check_choices(points, lambda group: hydra.config_loader.get_group_options(group))
+    load_experiment([*fixed, *points[0]], config_name, config_dir)
 
 
 def compose(

@@ -1,4 +1,4 @@
-"""The config of the trainer as frozen dataclasses. No torch and no Hydra here: the login node reads this too."""
+"""The config of the trainer as frozen dataclasses, without torch and Hydra: the login node reads it too."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class Settings:
     name: str = "experiment"
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     model: Any = None
-    """A mapping with a ``_target_``: a ``torch.nn.Module`` whose ``forward(inputs, targets)`` is the mean loss."""
+    """A mapping with a ``_target_``: a module whose ``forward(inputs, targets)`` is the mean loss."""
     data: DataConfig = field(default_factory=DataConfig)
     optim: Any = field(default_factory=OptimConfig)
     """An OptimConfig, its mapping, or a mapping with a ``_target_`` that is called with the parameters."""

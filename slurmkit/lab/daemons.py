@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -303,6 +304,10 @@ def _start(shape: LabShape, root: Path, note: Callable[[str], None]) -> Record:
         note(f"lab {shape.name}: Slurm {release_name(release)}, {shape}, in {root}")
         if os.geteuid() == 0 and machine.hidden_from_others(root):
             note(f"lab {shape.name}: only root can reach it there; set SLURMKIT_LAB_DIR for other users")
+        if not machine.own_name_resolves():
+            host = socket.gethostname()
+            remedy = f"put '127.0.0.1 {host}' into /etc/hosts"
+            note(f"lab {shape.name}: {host} has no address, and srun will hang: {remedy}")
         write_files(record)
         boot(record, programs, note)
         undo.pop_all()

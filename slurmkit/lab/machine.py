@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = [
     "hidden_from_others",
     "lab_environment",
     "labs_folder",
+    "own_name_resolves",
     "read_release",
     "run_folder",
     "this_user",
@@ -138,6 +140,15 @@ def run_folder(root: Path) -> Path:
 def hidden_from_others(folder: Path) -> bool:
     """Whether other users cannot reach a folder: then they cannot submit to a lab in it."""
     return any(not parent.stat().st_mode & 0o001 for parent in [folder, *folder.parents])
+
+
+def own_name_resolves() -> bool:
+    """Whether this host's own name has an address: without one, srun's ends get lost on their way back."""
+    try:
+        socket.getaddrinfo(socket.gethostname(), None)
+    except OSError:
+        return False
+    return True
 
 
 def fake_gpus(folder: Path, count: int) -> tuple[str, ...]:

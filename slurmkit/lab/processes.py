@@ -101,7 +101,8 @@ def lab_processes(root: Path, conf: Path) -> set[int]:
             continue
         parents[pid] = int(fields[1])
         variables = _environ(pid)
-        if mark in variables or (job in variables and any(v.startswith(b"SLURM_JOB_ID=") for v in variables)):
+        is_job = job in variables and any(variable.startswith(b"SLURM_JOB_ID=") for variable in variables)
+        if mark in variables or is_job or _is_step_in(root, pid):
             found.add(pid)
     for pid in parents:
         line = _ancestors(pid, parents)
@@ -115,6 +116,19 @@ def _environ(pid: int) -> list[bytes]:
         return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def _is_step_in(root: Path, pid: int) -> bool:
+    """Whether a process is a step daemon of the lab: from 24.11 on its title has overwritten its environment.
+
+    Its working folder is then the one that its slurmd was started in, which is the lab's. That alone would
+    not do: a person may well stand in that folder to read the logs.
+    """
+    try:
+        name = (_PROC / str(pid) / "comm").read_text().strip()
+        return name == "slurmstepd" and (_PROC / str(pid) / "cwd").readlink() == root
+    except OSError:
+        return False
 
 
 def _ancestors(pid: int, parents: Mapping[int, int]) -> list[int]:

@@ -49,19 +49,20 @@ class _Watcher(slurm.SlurmInfoWatcher):  # type: ignore[misc]
 
     def update(self) -> None:
         """Ask ``squeue`` and, where there is one, ``sacct`` for every job that has not ended."""
-        open_jobs = sorted({job_id.partition("_")[0] for job_id in self._registered - self._finished})
-        if not open_jobs:
+        unfinished = sorted(self._registered - self._finished)
+        if not unfinished:
             return
         self._num_calls += 1
         try:
-            states = task_states(self._client(), open_jobs)
+            states = task_states(self._client(), unfinished)
         except SlurmUnavailableError as error:
             submitit.core.logger.get_logger().warning(f"Call #{self._num_calls}: {error}: states are as they last were")
         else:
-            self._info_dict.update({task.name: {"JobID": task.name, "State": task.state, "NodeList": task.nodes} for task in states})
+            self._info_dict.update({name: {"JobID": name, "State": task.state, "NodeList": task.nodes} for name, task in states.items()})
             # A job that Slurm has forgotten ended long ago: without accounting nobody will ever say how.
-            for name in self._registered - self._info_dict.keys() - self._finished:
-                self._info_dict[name] = {"JobID": name, "State": "FORGOTTEN", "NodeList": ""}
+            for name in unfinished:
+                if name not in states:
+                    self._info_dict[name] = {"JobID": name, "State": "FORGOTTEN", "NodeList": ""}
         self._last_status_check = time.time()
         self._finished |= {job_id for job_id in self._registered if self.is_done(job_id, mode="cache")}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -13,7 +12,7 @@ from hydra.errors import HydraException
 from slurmkit.config.schema import SECTIONS
 from slurmkit.errors import ConfigError
 
-__all__ = ["check_choices", "cross_product", "split_overrides"]
+__all__ = ["cross_product", "split_overrides"]
 
 
 def split_overrides(overrides: Sequence[str], *, ours: bool) -> tuple[list[str], list[list[str]]]:
@@ -62,23 +61,3 @@ def cross_product(sweeps: Iterable[Override], shared: Collection[str] = ()) -> l
             raise ConfigError(f"{key}: an interval has no grid of values", f"name the values: {key}=1,2,3 or {key}=range(0,10)")
         axes.append([f"{key}={value}" for value in override.sweep_string_iterator()])
     return [list(point) for point in itertools.product(*axes)]
-
-
-def check_choices(points: Sequence[Sequence[str]], options_of: Callable[[str], Sequence[str]]) -> None:
-    """Refuse a point that chooses a config that does not exist, without composing anything.
-
-    Args:
-        points: from ``split_overrides``.
-        options_of: the configs of a group by its name; none for a key that is no group.
-
-    Raises:
-        ConfigError: naming the group, the choice and the options.
-    """
-    known: dict[str, Sequence[str]] = {}
-    for override in {override for point in points for override in point}:
-        key, _, choice = override.partition("=")
-        group = key.lstrip("+").partition("@")[0]
-        options = known.setdefault(group, options_of(group))
-        if options and choice not in options and choice != "null":
-            near = (difflib.get_close_matches(choice, options, 1, 0.0) or [""])[0]
-            raise ConfigError(f"{group}: got {choice!r}; accepted are {', '.join(options)}", f"did you mean {group}={near}?")

@@ -41,18 +41,31 @@ class TaskState:
         return self.job_id if self.task is None else f"{self.job_id}_{self.task}"
 
 
-def task_states(client: SlurmClient, job_ids: Sequence[str]) -> list[TaskState]:
-    """The state of every task of these jobs that Slurm still knows.
+def task_states(client: SlurmClient, names: Sequence[str]) -> dict[str, TaskState]:
+    """The state of each of these jobs and array tasks that Slurm still knows.
 
     ``squeue`` is asked first, since it knows what runs now; ``sacct``, where a site has it, fills in what
-    the queue has forgotten.
+    the queue has forgotten (it forgets the tasks of an array one by one).
+
+    Args:
+        client: how Slurm is asked; at most twice, whatever the number of names.
+        names: ``12`` for a job, ``12_3`` for an array task.
+
+    Returns:
+        State by name.
     """
-    found = {state.name: state for state in map(_from_queue, client.queue(job_ids))}
-    forgotten = [job_id for job_id in job_ids if not any(state.job_id == job_id for state in found.values())]
+    wanted = set(names)
+    found = {state.name: state for state in map(_from_queue, client.queue(_job_ids(names))) if state.name in wanted}
+    forgotten = [name for name in names if name not in found]
     if forgotten:
-        for state in filter(None, map(_from_history, client.history(forgotten) or [])):
-            found.setdefault(state.name, state)
-    return list(found.values())
+        for state in filter(None, map(_from_history, client.history(_job_ids(forgotten)) or [])):
+            if state.name in wanted:
+                found.setdefault(state.name, state)
+    return found
+
+
+def _job_ids(names: Sequence[str]) -> list[str]:
+    return sorted({name.partition("_")[0] for name in names}, key=int)
 
 
 def _from_queue(record: Mapping[str, str]) -> TaskState:
@@ -101,18 +114,17 @@ def run_status(run: Run, client: SlurmClient) -> list[PointStatus]:
     Where Slurm has forgotten a job and keeps no accounting, the exit record that the batch script wrote
     says how it ended; a job without one, and unknown to Slurm, is LOST.
     """
-    newest: dict[int, tuple[str, int | None]] = {}
+    newest: dict[int, str] = {}
     for attempt in run.attempts():
         for index, point in enumerate(attempt.tasks):
-            newest[point] = (attempt.job_id, None if attempt.points is None else index)
-    states = {(item.job_id, item.task): item for item in task_states(client, sorted({job for job, _ in newest.values()}))}
+            newest[point] = attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"
+    states = task_states(client, list(newest.values())) if newest else {}
     exits = run.exits()
-    return [_point_status(point, *place, states.get(place), exits.get(point)) for point, place in sorted(newest.items())]
+    return [_point_status(point, name, states.get(name), exits.get(point)) for point, name in sorted(newest.items())]
 
 
-def _point_status(point: int, job_id: str, task: int | None, live: TaskState | None, ended: Mapping[str, Any] | None) -> PointStatus:
-    name = job_id if task is None else f"{job_id}_{task}"
-    mine = ended if ended is not None and ended["job"] == job_id else None
+def _point_status(point: int, name: str, live: TaskState | None, ended: Mapping[str, Any] | None) -> PointStatus:
+    mine = ended if ended is not None and ended["job"] == name.partition("_")[0] else None
     restarts = int(mine["restart"]) if mine else 0
     if live is not None:
         return PointStatus(point, name, live.state, live.reason, live.nodes, max(restarts, live.restarts), live.source)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -110,12 +111,16 @@ def run_command(argv: Sequence[str], timeout: float) -> Answer:
     Raises:
         SlurmUnavailableError: if the command is not installed, or does not end in time.
     """
+    program = shutil.which(argv[0])
+    if program is None:
+        raise SlurmUnavailableError(f"{argv[0]} is not on PATH on this node")
     # Times are compared as text, and some releases print them as the user likes them.
     env = {**os.environ, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C"}
     try:
-        # A session of its own: srun's forwarded signals and a person's Ctrl-C must not reach it.
+        # Slurm signals every process of the job, this command too, and a requeue signals its own caller:
+        # it has to be deaf before it starts, and what is ignored stays ignored through exec.
         done = subprocess.run(
-            list(argv),
+            ["/bin/sh", "-c", 'trap "" TERM USR1 INT; exec "$@"', "sh", program, *argv[1:]],
             check=False,
             capture_output=True,
             timeout=timeout,
@@ -123,8 +128,6 @@ def run_command(argv: Sequence[str], timeout: float) -> Answer:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-    except FileNotFoundError:
-        raise SlurmUnavailableError(f"{argv[0]} is not on PATH on this node") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmUnavailableError(f"{' '.join(argv)}: {error}") from error
     return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
@@ -210,6 +213,8 @@ def show_job(own_id: str, run: Runner = run_command) -> dict[str, str]:
     """
     argv = ["scontrol", "--oneliner", "show", "job", own_id]
     answer = run(argv, _TIMEOUT)
+    if answer.code < 0:  # hit by one of the job's signals; a question can be asked twice
+        answer = run(argv, _TIMEOUT)
     if answer.code:
         raise _failure(argv, answer)
     job = parse_job(answer.stdout)
@@ -290,12 +295,14 @@ def _requeue_and_tell(own_id: str, verdict: Verdict, stop: Stop, restart: int, r
     try:
         requeue(own_id, run)
     except (SlurmUnavailableError, SlurmRefusedError) as error:
-        words = f"{verdict.why}: could not requeue: {error}"
         # It may have been cancelled, or requeued by Slurm, while we asked.
         try:
             now = cause_of_stop(show_job(own_id, run), stop, restart)
         except (SlurmUnavailableError, SlurmRefusedError):
             now = verdict.cause
+        if now is Cause.REQUEUED_ALREADY:
+            return Ending(0, verdict.cause, requeued=True, words=f"{verdict.why}: job {own_id} is requeued")
+        words = f"{verdict.why}: could not requeue: {error}"
         return Ending(_EXIT_CODES.get(now, EXIT_SAVED), now, requeued=False, words=words)
     return Ending(0, verdict.cause, requeued=True, words=f"{verdict.why}: job {own_id} is requeued")
 

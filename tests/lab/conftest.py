@@ -75,7 +75,8 @@ def _make_idle(lab: Lab) -> None:
         for partition in ("low", "high"):
             lab.run(["scancel", f"--partition={partition}"], check=False)
             lab.run(["scancel", f"--partition={partition}", "--signal=KILL", "--full"], check=False)
-        wait_until(lambda: not lab.run(["squeue", "--noheader"]).stdout, 30, "the jobs of a test to be gone")
+        # A job that is cancelled while it starts can stay COMPLETING until slurmctld asks its nodes again.
+        wait_until(lambda: not lab.run(["squeue", "--noheader"]).stdout, 90, "the jobs of a test to be gone")
     down = lab.run(["sinfo", "--noheader", "--states=drain,down,fail", "--format=%N"]).stdout.split()
     if down:
         lab.run(["scontrol", "update", f"nodename={','.join(sorted(set(down)))}", "state=resume"])

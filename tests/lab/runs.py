@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -15,6 +14,7 @@ from polling import wait_until
 
 from slurmkit.runtime.records import read_json, read_json_lines
 from slurmkit.runtime.requeue import parse_job
+from trainer.events import loss_curve
 
 if TYPE_CHECKING:
     from slurmkit.lab.daemons import Lab
@@ -113,7 +113,7 @@ class RunHandle:
         )
 
     def rank_pids(self) -> list[int]:
-        """The processes of the ranks: those that have our run folder in their environment, without loader workers."""
+        """The processes of the ranks, without their loader workers."""
         found = []
         for folder in Path("/proc").iterdir():
             if not folder.name.isdigit():
@@ -137,8 +137,6 @@ class RunHandle:
 
     def proof(self) -> dict[str, Any]:
         """What must be the same to the bit, however often the run was interrupted."""
-        from trainer.events import loss_curve
-
         result = self.result()
         assert result is not None, self.log
         return {
@@ -193,7 +191,3 @@ def submit_run(
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-
-
-def dump(value: Any) -> str:
-    return json.dumps(value, indent=1, default=str)

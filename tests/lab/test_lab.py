@@ -32,15 +32,19 @@ AS_SOMEBODY = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear
 
 
 def traces(folder: Path) -> list[str]:
-    """Processes, other than this one, that have a folder in their command line or environment."""
+    """Processes, other than this one, that have to do with a folder.
+
+    They have it in their command line or environment, stand in it, or have a file of it open.
+    """
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes()
-            known = command + (process / "environ").read_bytes()
+            known = [command, (process / "environ").read_bytes()]
+            known += [os.fsencode(link.readlink()) for link in [process / "cwd", *(process / "fd").iterdir()]]
         except OSError:
             continue
-        if os.fsencode(folder) in known and int(process.name) != os.getpid():
+        if any(os.fsencode(folder) in text for text in known) and int(process.name) != os.getpid():
             found.append(f"{process.name} {command.decode(errors='replace')}")
     return found
 
@@ -133,7 +137,7 @@ def test_an_outer_job_does_not_leak_in(lab: Lab, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("SBATCH_PARTITION", "nowhere")
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     job = submit(lab, "true", "-o", "/dev/null")
-    assert state(lab, job) in {"PENDING", "RUNNING", "COMPLETING", "COMPLETED"}
+    wait_until(lambda: state(lab, job) == "COMPLETED", 30, "the job to run where the lab says")
 
 
 def test_down_leaves_no_process_and_no_file(start_lab: Callable[..., Lab]) -> None:
@@ -321,11 +325,9 @@ def test_a_deep_folder_works(lab_folder: Path) -> None:
 
 
 def test_accounting_makes_sacct_work(start_lab: Callable[..., Lab]) -> None:
-    """With --accounting, sacct knows a finished job and its GPUs; up still takes 10 s at most."""
+    """With --accounting, sacct knows a finished job and its GPUs."""
     need_accounting()
-    begin = time.monotonic()
     lab = start_lab(nodes=2, accounting=True)
-    assert time.monotonic() - begin < 10
     job = submit(lab, "true", "--gres=gpu:2", "-o", "/dev/null")
     ask = ["sacct", "-nXP", "-j", job, "-o", "State,AllocTRES"]
     found = wait_until(

@@ -1,4 +1,4 @@
-"""Training runs that are interrupted on a real Slurm end as if nothing had happened, or stay dead if they should."""
+"""Training runs that are interrupted on a real Slurm end as if nothing had happened, or stay dead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from trainer.data import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from slurmkit.lab.daemons import Lab
 
@@ -65,6 +64,7 @@ def undisturbed(limited: tuple[RunHandle, RunHandle], submit: Callable[..., RunH
 
 def assert_same(run: RunHandle, undisturbed: RunHandle, cause: str) -> None:
     """One requeue for one cause, a resume at the very next sample, and the same end to the bit."""
+    wait_until(lambda: run.events("requeue"), 60, "the run to requeue itself")
     run.wait_finished()
     (requeued,) = run.events("requeue")
     (resumed,) = run.events("resume")
@@ -77,60 +77,73 @@ def assert_same(run: RunHandle, undisturbed: RunHandle, cause: str) -> None:
     assert run.state()["Restarts"] == "1"
 
 
+@pytest.fixture(scope="module")
+def interrupted(undisturbed: RunHandle, submit: Callable[..., RunHandle]) -> dict[str, RunHandle]:
+    """Two runs side by side, each hit in its own way after a few steps; none is waited for here."""
+    del undisturbed  # it has its nodes to itself
+    runs = {
+        "preempted": submit("preempted", pause=REST, options={"nodelist": "n[1-2]"}),
+        "asked": submit("asked", pause=REST, options={"nodelist": "n[3-4]"}),
+    }
+    for run in runs.values():
+        run.wait_step(8)
+    lab = runs["asked"].lab
+    urgent = ["--partition=high", "--nodelist=n[1-2]", "--exclusive", "--time=1", "--output=/dev/null"]
+    lab.run(["sbatch", *urgent, "--wrap=true"])
+    lab.run(["scancel", "--signal=USR1", runs["asked"].job])
+    return runs
+
+
 def test_a_preempted_run_goes_on_at_the_next_sample(
-    undisturbed: RunHandle, submit: Callable[..., RunHandle]
+    undisturbed: RunHandle, interrupted: dict[str, RunHandle]
 ) -> None:
-    """A job in ``high`` takes the nodes: the run saves in its grace, requeues itself and ends bit-identical."""
-    run = submit("preempted", pause=REST, options={"nodelist": "n[1-2]"})
-    run.wait_step(8)
-    urgent = [
-        "sbatch",
-        "--parsable",
-        "--partition=high",
-        "--nodelist=n[1-2]",
-        "--exclusive",
-        "--time=1",
-        "--output=/dev/null",
-    ]
-    high = run.lab.run([*urgent, "--wrap=true"]).stdout.strip()
-    assert_same(run, undisturbed, "preempted")
-    assert "JobState=COMPLETED" in run.lab.run(["scontrol", "show", "job", high]).stdout
+    """A job in ``high`` takes the nodes: the run saves, requeues itself and ends bit-identical."""
+    assert_same(interrupted["preempted"], undisturbed, "preempted")
 
 
-def test_usr1_saves_and_requeues(undisturbed: RunHandle, submit: Callable[..., RunHandle]) -> None:
+def test_usr1_saves_and_requeues(undisturbed: RunHandle, interrupted: dict[str, RunHandle]) -> None:
     """``scancel --signal=USR1`` makes a run save and go on in another life, bit-identical."""
-    run = submit("asked", pause=REST, options={"nodelist": "n[1-2]"})
-    run.wait_step(8)
-    run.lab.run(["scancel", "--signal=USR1", run.job])
-    assert_same(run, undisturbed, "asked to save and requeue")
+    assert_same(interrupted["asked"], undisturbed, "asked to save and requeue")
 
 
-def test_scancel_does_not_resurrect(submit: Callable[..., RunHandle]) -> None:
+@pytest.fixture(scope="module")
+def ended(interrupted: dict[str, RunHandle], submit: Callable[..., RunHandle]) -> dict[str, RunHandle]:
+    """Two runs side by side, on nodes that are free again: one is cancelled, of the other a rank is killed."""
+    for run in interrupted.values():
+        run.wait_finished()
+    runs = {
+        "cancelled": submit("cancelled", pause=REST, options={"nodelist": "n[3-4]"}),
+        "killed": submit("killed", "trainer.checkpoint.every=5", pause=REST, options={"nodelist": "n[1-2]"}),
+    }
+    for run in runs.values():
+        run.wait_step(12)
+    runs["cancelled"].lab.run(["scancel", runs["cancelled"].job])
+    kill(runs["killed"].rank_pids()[-1])
+    return runs
+
+
+def test_scancel_does_not_resurrect(ended: dict[str, RunHandle]) -> None:
     """``scancel`` ends a run for good: it saves, and Slurm never sees a requeue."""
-    run = submit("cancelled", pause=REST, options={"nodelist": "n[3-4]"})
-    run.wait_step(8)
-    run.lab.run(["scancel", run.job])
+    run = ended["cancelled"]
     run.wait_state("CANCELLED")
     (stopped,) = wait_until(lambda: run.events("stop"), 10, "the run to say why it stopped")
     assert stopped["cause"] == "cancelled", run.log
+    assert stopped["code"] == 143
     assert not run.events("requeue")
-    assert run.events("checkpoint")[-1]["step"] == stopped["step"] >= 8
+    assert run.events("checkpoint")[-1]["step"] == stopped["step"] >= 12
     job = run.state()
     assert (job["JobState"], job["Restarts"]) == ("CANCELLED", "0")
 
 
 def test_a_killed_rank_fails_the_job_and_a_new_one_goes_on(
-    undisturbed: RunHandle, submit: Callable[..., RunHandle]
+    undisturbed: RunHandle, ended: dict[str, RunHandle], submit: Callable[..., RunHandle]
 ) -> None:
-    """kill -9 of one rank: no rank hangs, the job is FAILED, and a resubmission goes on from the last checkpoint."""
-    options = {"nodelist": "n[3-4]"}
-    run = submit("killed", "trainer.checkpoint.every=5", pause=REST, options=options)
-    run.wait_step(12)
-    kill(run.rank_pids()[-1])
+    """After kill -9 of one rank none hangs, the job fails, a new one goes on from the checkpoint."""
+    run = ended["killed"]
     run.wait_state("FAILED", timeout=30)
     wait_until(lambda: not run.rank_pids(), 10, "all ranks to be gone")
     last = run.events("checkpoint")[-1]["step"]
-    again = submit("killed", "trainer.checkpoint.every=5", options=options)
+    again = submit("killed", "trainer.checkpoint.every=5", options={"nodelist": "n[1-2]"})
     again.wait_finished()
     (resumed,) = again.events("resume")
     assert resumed["step"] == last >= 10
@@ -146,5 +159,5 @@ def test_the_warning_before_the_time_limit(
 
 def test_the_time_limit_alone(undisturbed: RunHandle, limited: tuple[RunHandle, RunHandle]) -> None:
     """Without ``--signal`` there is only SIGTERM at the limit: the job's state tells it from scancel."""
-    limited[1].wait_state("COMPLETING", "PENDING", "RUNNING", "COMPLETED", timeout=150)
+    wait_until(lambda: limited[1].events("requeue"), 150, "the run to meet its limit")
     assert_same(limited[1], undisturbed, "time limit")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurmkit import load_experiment
+from slurmkit.config.explain import check_choices
 from slurmkit.config.schema import Resources
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
@@ -73,3 +74,13 @@ def test_a_missing_folder_is_named() -> None:
     """A ``--config-dir`` that is not there is said, and not searched in silence."""
     with pytest.raises(ConfigError, match="/nowhere/conf"):
         load_experiment(config_dir="/nowhere/conf")
+
+
+def test_a_choice_that_does_not_exist_is_refused() -> None:
+    """A misspelt config in a sweep fails on the login node, naming the options, and not in one of its tasks."""
+    options = {"optim": ["adamw", "sgd"]}
+    points = [["optim=adamw", "lr=1"], ["optim=adamm", "lr=1"]]
+    with pytest.raises(ConfigError, match="adamw, sgd") as caught:
+        check_choices(points, lambda group: options.get(group, []))
+    assert "optim=adamw" in caught.value.hint
+    check_choices(points[:1], lambda group: options.get(group, []))

@@ -113,6 +113,17 @@ def test_each_fake_gpu_is_a_character_device_of_its_own_name(tmp_path: Path) -> 
     assert all(Path(device).is_char_device() for device in devices)
 
 
+def test_a_host_without_an_address_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host's own name does not resolve, up says so before srun hangs."""
+
+    def unknown(*_: object) -> None:
+        raise socket.gaierror
+
+    assert machine.own_name_resolves()
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert not machine.own_name_resolves()
+
+
 def test_a_claim_is_held_by_one_and_let_go() -> None:
     """While a block holds something nobody else gets it; afterwards it is free."""
     with claim("a thing") as first, claim("a thing") as second, claim("another") as third:

@@ -79,6 +79,23 @@ def test_jobs_are_ended_and_people_in_its_shell_are_not(tmp_path: Path, conf: Pa
             process.kill()
 
 
+def test_steps_without_an_environment_are_ended_and_people_in_the_folder_are_not(
+    tmp_path: Path, conf: Path
+) -> None:
+    """From 24.11 on, slurmstepd's title overwrites its environment: its name and folder tell it."""
+    (tmp_path / "slurmstepd").symlink_to("/bin/sleep")
+    with (
+        subprocess.Popen([tmp_path / "slurmstepd", "60"], cwd=tmp_path, env={}) as step,
+        subprocess.Popen([tmp_path / "slurmstepd", "60"], cwd="/", env={}) as other,
+        subprocess.Popen(["/bin/sleep", "60"], cwd=tmp_path, env={}) as person,
+    ):
+        assert end_all(tmp_path, conf) == 1
+        step.wait(5)
+        for process in (other, person):
+            assert process.poll() is None
+            process.kill()
+
+
 def test_a_lab_can_be_ended_from_within(tmp_path: Path, conf: Path) -> None:
     """The process that ends a lab, and whoever called it, are never among those it ends."""
     ender = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """write_atomic replaces text and bytes, with the mode that was asked for, and leaves nothing beside it."""
+    """write_atomic replaces text and bytes, with the mode asked for, and leaves nothing beside it."""
     path = tmp_path / "result.json"
     write_atomic(path, "old")
     write_atomic(path, b"new", mode=0o600)

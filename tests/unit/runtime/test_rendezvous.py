@@ -82,7 +82,7 @@ def test_a_dead_port_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_port_that_another_job_got_is_refused(tmp_path: Path) -> None:
-    """Somebody else listens on the port of a stale file: the server cannot repeat the nonce, so go on looking."""
+    """A stranger listens on the port of a stale file and cannot repeat the nonce: go on looking."""
     lead = rank(tmp_path, 0)
     with listening() as foreign, listening() as port:
         stale, fresh = new_meeting(lead, foreign), new_meeting(lead, port)
@@ -101,7 +101,7 @@ def test_a_port_that_another_job_got_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_identity_in_the_file_must_be_ours(tmp_path: Path) -> None:
-    """A file that names another life or world is not tried at all; the error at the deadline says what was seen."""
+    """A file that names another life or world is not tried at all; the error says what was seen."""
     lead = rank(tmp_path, 0)
     with listening() as port:
         publish(meeting_file(lead), dataclasses.replace(new_meeting(lead, port), restart=7))

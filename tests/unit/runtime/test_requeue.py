@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 #: As Slurm 22.05.8 prints it, shortened.
 LINE = (
-    "JobId=14 ArrayJobId=12 ArrayTaskId=3 JobName={name} UserId=alice(1000) GroupId=alice(1000) MCS_label=N/A "
-    "Priority=1 Nice=0 Account=lab QOS=low JobState={state} Reason={reason} Dependency=(null) Requeue={requeue} "
-    "Restarts={restarts} BatchFlag={batch} Reboot=0 ExitCode=0:0 RunTime=00:00:11 TimeLimit=00:10:00 TimeMin=N/A "
-    "SubmitTime=2026-01-01T10:00:00 EligibleTime=2026-01-01T10:00:00 StartTime=2026-01-01T10:00:01 "
-    "EndTime={end} Deadline=N/A PreemptEligibleTime=2026-01-01T10:00:01 PreemptTime={preempt} SuspendTime=None "
-    "Partition=low NodeList=n[1-2] TRES=cpu=4,mem=400M,node=2 Comment=JobState=PENDING Requeue=0 Command=/j.sbatch"
+    "JobId=14 ArrayJobId=12 ArrayTaskId=3 JobName={name} UserId=alice(1000) GroupId=alice(1000) "
+    "MCS_label=N/A Priority=1 Nice=0 Account=lab QOS=low JobState={state} Reason={reason} "
+    "Dependency=(null) Requeue={requeue} Restarts={restarts} BatchFlag={batch} Reboot=0 ExitCode=0:0 "
+    "RunTime=00:00:11 TimeLimit=00:10:00 TimeMin=N/A SubmitTime=2026-01-01T10:00:00 "
+    "EligibleTime=2026-01-01T10:00:00 StartTime=2026-01-01T10:00:01 EndTime={end} Deadline=N/A "
+    "PreemptEligibleTime=2026-01-01T10:00:01 PreemptTime={preempt} SuspendTime=None Partition=low "
+    "NodeList=n[1-2] TRES=cpu=4,mem=400M,node=2 Comment=JobState=PENDING Requeue=0 Command=/j.sbatch"
 )
 TIME = "2026-01-01T10:00:12"
 
@@ -140,6 +141,7 @@ def shows(**values: str) -> tuple[str, Answer]:
 GOOD = "requeue", Answer(0, "", "")
 PENDING = "requeue", Answer(1, "", "Job is pending execution for job 12_3\n")
 DISABLED = "requeue", Answer(1, "", "Requested operation is presently disabled for job 12_3\n")
+CUT = "requeue", Answer(-9, "", "")
 DOWN = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
 
 
@@ -147,6 +149,9 @@ DOWN = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller 
     ("stop", "answers", "code", "requeued"),
     [
         pytest.param(Stop.TERM, [shows(**PREEMPTED), GOOD], 0, True, id="preempted"),
+        pytest.param(
+            Stop.TERM, [("show", Answer(-15, "", "")), shows(**PREEMPTED), GOOD], 0, True, id="asked twice"
+        ),
         pytest.param(Stop.TERM, [shows(**LIMIT), GOOD], 0, True, id="time limit"),
         pytest.param(Stop.USR1, [shows(), GOOD], 0, True, id="asked"),
         pytest.param(Stop.USR1, [shows(), PENDING], 0, True, id="pending already: done"),
@@ -159,6 +164,9 @@ DOWN = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller 
         pytest.param(Stop.USR1, [shows(), DISABLED, shows()], 75, False, id="refused"),
         pytest.param(
             Stop.USR1, [shows(), DISABLED, shows(**CANCELLED)], 143, False, id="cancelled while we asked"
+        ),
+        pytest.param(
+            Stop.USR1, [shows(), CUT, shows(**REQUEUED)], 0, True, id="done, though the answer was cut off"
         ),
         pytest.param(Stop.TERM, [("show", DOWN)], 75, False, id="nothing is known: nothing is guessed"),
         pytest.param(
@@ -187,6 +195,12 @@ def test_errors_carry_slurms_own_words() -> None:
         requeue("12_3", FakeSlurm("12_3", DISABLED))
     with pytest.raises(SlurmUnavailableError, match="Unable to contact"):
         show_job("12_3", FakeSlurm("12_3", ("show", DOWN)))
+
+
+def test_a_command_is_deaf_to_the_signals_of_the_job() -> None:
+    """Slurm signals every process of the job at a requeue, also the scontrol that asked for it."""
+    answer = run_command(["sh", "-c", "kill -TERM $$; kill -USR1 $$; kill -INT $$; echo alive"], 5)
+    assert (answer.code, answer.stdout) == (0, "alive\n")
 
 
 def test_a_missing_or_stuck_command_is_an_error_of_ours() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -33,10 +34,10 @@ def test_handlers_come_back() -> None:
     """After the block, also one left by an exception, the handlers are those from before."""
     numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGCONT)
     before = [signal.getsignal(number) for number in numbers]
-    with pytest.raises(ValueError, match="x"), catch_signals():
+    with contextlib.suppress(ZeroDivisionError), catch_signals():
         assert [signal.getsignal(number) for number in numbers[:3]] != before[:3]
         assert signal.getsignal(signal.SIGCONT) == before[3]
-        raise ValueError("x")
+        _ = 1 / 0
     assert [signal.getsignal(number) for number in numbers] == before
 
 

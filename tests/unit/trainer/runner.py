@@ -1,5 +1,7 @@
 """Train by hand, without the Hydra app: ``python runner.py model=mlp data=digits trainer.steps=10``."""
 
+# ruff: noqa: PLC0415 - signals are caught before torch is imported, as in trainer/__main__.py
+
 from __future__ import annotations
 
 import os

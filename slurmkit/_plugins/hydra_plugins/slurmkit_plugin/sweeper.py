@@ -34,8 +34,8 @@ class SlurmkitSweeper(Sweeper):
         from hydra.errors import HydraException  # noqa: PLC0415
         from hydra_plugins.slurmkit_plugin.launching import reported  # noqa: PLC0415
 
-        from slurmkit.config.explain import explain, keys_of  # noqa: PLC0415
-        from slurmkit.launch.sweep import check_choices, split_overrides  # noqa: PLC0415
+        from slurmkit.config.explain import check_choices, explain, keys_of  # noqa: PLC0415
+        from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
 
         assert self._launcher is not None  # noqa: S101 - Hydra's contract
         assert self._context is not None  # noqa: S101

@@ -1,0 +1,126 @@
+"""The submitit plugin, with a Slurm that checks what it is called with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import submitit
+
+from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
+from slurmkit.launch.executor import SlurmkitExecutor
+
+
+@pytest.fixture(autouse=True)
+def _srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """submitit only wants to see that there is a program called srun."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "srun").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+class Sbatch:
+    """Stands for sbatch: refuses any other call, and keeps the script."""
+
+    def __init__(self, code: int = 0, out: str = "17\n", err: str = "") -> None:
+        self.answer = (code, out, err)
+        self.script = ""
+
+    def __call__(self, argv: Sequence[str]) -> tuple[int, str, str]:
+        assert list(argv[:2]) == ["sbatch", "--parsable"], f"not how sbatch is called: {argv}"
+        assert len(argv) == 3
+        self.script = Path(argv[2]).read_text()
+        return self.answer
+
+
+def auto(folder: Path, sbatch: Sbatch) -> submitit.AutoExecutor:
+    executor = submitit.AutoExecutor(folder, cluster="slurmkit")
+    executor._executor._run = sbatch
+    return executor
+
+
+@pytest.mark.parametrize(("out", "job_id"), [("17\n", "17"), ("17;lab\n", "17"), ("Your job 2 of 5 today\n17\n", "17")])
+def test_the_job_id_is_on_the_last_line(tmp_path: Path, out: str, job_id: str) -> None:
+    """A cli_filter may print to stdout before sbatch does: the id is still the right one."""
+    assert SlurmkitExecutor(tmp_path, run=Sbatch(out=out)).submit_script(_script(tmp_path)) == job_id
+
+
+def _script(folder: Path) -> Path:
+    path = folder / "job.sbatch"
+    path.write_text("#!/bin/bash\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("err", "kind", "said"),
+    [
+        ("sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n", SlurmRefusedError, "Invalid partition"),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n", SlurmUnavailableError, "Unable to contact"),
+    ],
+)
+def test_sbatchs_own_words_are_repeated(tmp_path: Path, err: str, kind: type[Exception], said: str) -> None:
+    """What sbatch refuses is said in its words, and a dead controller is told from a refusal."""
+    with pytest.raises(kind, match=said):
+        SlurmkitExecutor(tmp_path, run=Sbatch(1, "", err)).submit_script(_script(tmp_path))
+
+
+def test_no_job_id_is_an_error(tmp_path: Path) -> None:
+    """Output without an id is shown as it is, and never read as some other number."""
+    with pytest.raises(SlurmRefusedError, match="maintenance until 5"):
+        SlurmkitExecutor(tmp_path, run=Sbatch(out="maintenance until 5")).submit_script(_script(tmp_path))
+
+
+def test_submitits_slurm_names_are_mapped_and_none_is_dropped(tmp_path: Path) -> None:
+    """``slurm_*`` parameters reach the script under cluster="slurmkit", generic ones too."""
+    sbatch = Sbatch()
+    executor = auto(tmp_path, sbatch)
+    executor.update_parameters(
+        name="two words", timeout_min=90, mem_gb=4, nodes=2, tasks_per_node=2, cpus_per_task=3, gpus_per_node=2, slurm_partition="low", slurm_comment="a b",
+        slurm_signal_delay_s=60, slurm_additional_parameters={"nice": 5}, slurm_setup=["module load x"], slurm_srun_args=["--cpu-bind=none"], slurm_exclusive=True,
+    )  # fmt: skip
+    job = executor.submit(max, 1, 2)
+    assert job.job_id == "17"
+    for line in (
+        '--job-name="two words"', "--time=01:30:00", "--mem=4GB", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=3", "--gpus-per-node=2", "--partition=low",
+        '--comment="a b"', "--signal=USR2@60", "--nice=5", "--exclusive",
+    ):  # fmt: skip
+        assert f"#SBATCH {line}" in sbatch.script.splitlines()
+    assert "module load x" in sbatch.script
+    assert "--cpu-bind=none" in sbatch.script
+    assert "export SUBMITIT_EXECUTOR=slurmkit" in sbatch.script
+
+
+@pytest.mark.parametrize("name", ["slurm_switches", "slurm_nonsense", "nonsense"])
+def test_an_unknown_parameter_raises(tmp_path: Path, name: str) -> None:
+    """A parameter that means nothing is refused with the names that are accepted."""
+    with pytest.raises((NameError, ValueError), match=name.removeprefix("slurm_")):
+        auto(tmp_path, Sbatch()).update_parameters(**{name: 1})
+
+
+def test_without_srun_no_signal_would_arrive(tmp_path: Path) -> None:
+    """``use_srun=False`` loses every signal in submitit: it is refused, and says why."""
+    with pytest.raises(Exception, match="no signal"):
+        auto(tmp_path, Sbatch()).update_parameters(slurm_use_srun=False)
+
+
+def test_an_array_is_one_submission(tmp_path: Path) -> None:
+    """``map_array`` is one sbatch, and each task finds its own pickle."""
+    sbatch = Sbatch()
+    executor = auto(tmp_path, sbatch)
+    executor.update_parameters(slurm_array_parallelism=2)
+    jobs = executor.map_array(max, [1, 2, 3], [3, 2, 1])
+    assert [job.job_id for job in jobs] == ["17_0", "17_1", "17_2"]
+    assert "#SBATCH --array=0-2%2" in sbatch.script
+    assert all(job.paths.submitted_pickle.exists() for job in jobs)
+
+
+def test_the_plugin_is_found_by_submitit() -> None:
+    """A fresh interpreter knows cluster="slurmkit" from the entry points alone, and never picks it unasked."""
+    code = "from submitit.core import plugins; e = plugins.get_executors(); print('slurmkit' in e, e['slurmkit'].affinity() < e['slurm'].affinity() or e['slurm'].affinity() < 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split()[0] == "True", done.stderr
+    assert done.stderr == ""

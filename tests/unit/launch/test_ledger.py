@@ -1,0 +1,86 @@
+"""The run folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from slurmkit.errors import ConfigError, RunNotFoundError
+from slurmkit.launch.ledger import Attempt, Run, create_run, find_run, new_run_path, write_manifest
+
+
+def make(runs: Path, name: str = "exp", points: list[list[str]] | None = None) -> Run:
+    path = new_run_path(runs, name)
+    create_run(path)
+    write_manifest(path, {"version": 1, "name": name}, "#!/bin/bash\n", points)
+    return Run(path)
+
+
+def test_a_run_folder_is_private_and_whole(tmp_path: Path) -> None:
+    """Only its owner reads a run folder, and everything in it comes back as it was written."""
+    run = make(tmp_path / "runs", points=[["a=1"], ["a=`id`", "b=x\ny"]])
+    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+    assert run.manifest["name"] == "exp"
+    assert run.points() == [{"index": 0, "overrides": ["a=1"]}, {"index": 1, "overrides": ["a=`id`", "b=x\ny"]}]
+    attempt = Attempt("lab", "7", 1.5, (0, 1), ({"option": "--nodes", "asked": "2", "got": "1"},))
+    run.add_attempt(attempt)
+    assert run.attempts() == [attempt]
+
+
+@pytest.mark.parametrize("name", ["a/../../b", "..", ".hidden", "a b\tc", "x" * 300, "ü→"])
+def test_odd_names_stay_inside_the_runs(tmp_path: Path, name: str) -> None:
+    """A name with slashes, dots or blanks makes one visible folder below runs, and nothing beside it."""
+    run = make(tmp_path / "runs", name)
+    assert run.path.parent == tmp_path / "runs"
+    assert not run.path.name.startswith(".")
+
+
+def test_two_login_nodes_never_overwrite_each_other(tmp_path: Path) -> None:
+    """Submissions recorded at the same moment each get a number of their own, and none is lost."""
+    run = make(tmp_path / "runs")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: Run(run.path).add_attempt(Attempt("lab", str(index), 0.0, None)), range(40)))
+    assert sorted(int(attempt.job_id) for attempt in run.attempts()) == list(range(40))
+    assert len(os.listdir(run.path / "attempts")) == 40, "nothing half-written is left"
+
+
+def test_the_newest_life_of_a_point_counts(tmp_path: Path) -> None:
+    """A point that failed and was run again has the newer exit, whichever node wrote it; torn lines are ignored."""
+    run = make(tmp_path / "runs")
+    (run.path / "exits" / "n2.jsonl").write_text('{"job": "7", "task": 0, "restart": 0, "exit": 1, "time": 10}\n{"job": "7", "ta')
+    (run.path / "exits" / "n1.jsonl").write_text('{"job": "7", "task": 0, "restart": 1, "exit": 0, "time": 20}\n')
+    assert run.exits()[0]["exit"] == 0
+
+
+@pytest.mark.parametrize("spoil", ["missing", "file"])
+def test_a_missing_or_odd_shared_folder_is_named(tmp_path: Path, spoil: str) -> None:
+    """Where no run folder can be made, the error says where and what to set, and nothing is left behind."""
+    if spoil == "file":
+        (tmp_path / "runs").write_text("")
+    runs = tmp_path / "runs" if spoil == "file" else tmp_path / "gone" / "runs"
+    with pytest.raises(ConfigError, match="runs_dir") as caught:
+        create_run(new_run_path(runs, "exp"))
+    assert "runs_dir=" in caught.value.hint
+    assert not (tmp_path / "gone").exists()
+
+
+def test_runs_are_found_by_every_name(tmp_path: Path) -> None:
+    """A folder, a run id, a job id, an array task's id and ``last`` all name a run."""
+    first, second = make(tmp_path / "runs", "first"), make(tmp_path / "runs", "second")
+    os.utime(first.path / "run.json", (1, 1))
+    first.add_attempt(Attempt("lab", "41", 0.0, None))
+    for word, run in [(str(first.path), first), (first.id, first), ("41", first), ("41_3", first), ("last", second)]:
+        assert find_run(word, tmp_path / "runs").path == run.path
+
+
+@pytest.mark.parametrize("word", ["nope", "99", "last"])
+def test_an_unknown_run_lists_those_that_there_are(tmp_path: Path, word: str) -> None:
+    """A run that does not exist is said with the newest runs to choose from."""
+    (tmp_path / "runs").mkdir()
+    names = "none" if word == "last" else make(tmp_path / "runs").id
+    with pytest.raises(RunNotFoundError, match=names):
+        find_run(word, tmp_path / "runs")

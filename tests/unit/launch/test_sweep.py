@@ -1,0 +1,56 @@
+"""A sweep's overrides into points."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from slurmkit.errors import ConfigError
+from slurmkit.launch.sweep import split_overrides
+
+
+def test_the_last_key_varies_fastest() -> None:
+    """Points come in the order of Hydra's own sweeper, and what has one value is no part of them."""
+    fixed, points = split_overrides(["experiment=digits", "a=1,2", "b=x,y"], ours=True)
+    assert fixed == ["experiment=digits"]
+    assert points == [["a=1", "b=x"], ["a=1", "b=y"], ["a=2", "b=x"], ["a=2", "b=y"]]
+
+
+@pytest.mark.parametrize(
+    ("override", "point"),
+    [
+        ('s="a,b"', None),
+        ("s=[1,2]", None),
+        ("s=range(0,3)", ["s=0"]),
+        ("s='`id`','$(id)'", ["s='`id`'"]),
+        ("s=[1,2],[3]", ["s=[1,2]"]),
+        ("+s=1,2", ["+s=1"]),
+        ("~s=1", None),
+    ],
+)
+def test_hydras_grammar_decides_what_is_a_sweep(override: str, point: list[str] | None) -> None:
+    """Quoted commas, lists and backticks stay as written; only Hydra's own sweeps make points."""
+    fixed, points = split_overrides([override], ours=True)
+    assert (fixed, points) == ([override], [[]]) if point is None else points[0] == point
+
+
+@pytest.mark.parametrize("override", ["a=interval(0,1)", "resources.nodes=1,2", "resources=one_node,two_nodes", "topology.switches=1,2", "hydra.launcher.wait=true,false", "a=[1"])
+def test_what_no_array_can_hold_is_refused(override: str) -> None:
+    """Intervals have no grid; the tasks of one array share their resources; an unreadable word is named."""
+    with pytest.raises(ConfigError) as caught:
+        split_overrides([override], ours=True)
+    assert caught.value.hint
+
+
+def test_another_apps_own_groups_may_be_swept() -> None:
+    """An app whose own group is called resources sweeps over it as over any other."""
+    assert split_overrides(["resources=a,b"], ours=False)[1] == [["resources=a"], ["resources=b"]]
+
+
+def test_a_large_sweep_costs_nothing_per_point() -> None:
+    """100,000 points are split in seconds, since nothing is composed."""
+    start = time.monotonic()
+    assert len(split_overrides(["a=range(0,1000)", "b=range(0,100)"], ours=True)[1]) == 100_000
+    assert time.monotonic() - start < 5
+

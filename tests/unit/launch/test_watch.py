@@ -1,0 +1,107 @@
+"""What has become of submitted jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from slurmkit.cluster.command import CommandClient
+from slurmkit.errors import SlurmUnavailableError
+from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
+from slurmkit.launch.watch import UNFINISHED, run_status, task_states, wait_for
+
+
+class Slurm:
+    """Answers for squeue and sacct; any other call is a failure of the test."""
+
+    def __init__(self, queue: Sequence[Mapping[str, str]] = (), history: Sequence[Mapping[str, str]] | None = None) -> None:
+        self._queue, self._history = queue, history
+        self.calls: list[str] = []
+
+    def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        self.calls.append("queue")
+        return [row for row in self._queue if row["ArrayJobID"] in job_ids]
+
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
+        self.calls.append("history")
+        return None if self._history is None else [row for row in self._history if row["JobID"].partition("_")[0] in job_ids]
+
+
+def row(job: str, task: str, state: str, reason: str = "None") -> dict[str, str]:
+    return {"ArrayJobID": job, "ArrayTaskID": task, "State": state, "RestartCnt": "1", "Reason": reason, "NodeList": "n1"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    path = tmp_path / "runs" / "exp"
+    (tmp_path / "runs").mkdir()
+    create_run(path)
+    write_manifest(path, {"version": 1}, "", [["a=1"], ["a=2"], ["a=3"]])
+    found = Run(path)
+    found.add_attempt(Attempt("lab", "12", 0.0, (0, 1, 2)))
+    return found
+
+
+def test_squeue_sacct_and_exit_records_make_one_picture(run: Run) -> None:
+    """What runs comes from squeue, what it forgot from the batch script's own record, and what nobody knows is LOST."""
+    (run.path / "exits" / "n1.jsonl").write_text('{"job": "12", "task": 1, "restart": 2, "exit": 3, "time": 5}\n')
+    statuses = run_status(run, Slurm([row("12", "0", "RUNNING")]))  # type: ignore[arg-type]
+    assert [(item.job, item.state, item.restarts, item.source) for item in statuses] == [("12_0", "RUNNING", 1, "squeue"), ("12_1", "FAILED", 2, "exits"), ("12_2", "LOST", 0, "none")]
+    assert statuses[1].reason == "exit code 3"
+
+
+def test_accounting_is_asked_only_for_what_the_queue_forgot(run: Run) -> None:
+    """One squeue for all; sacct only where a job is gone, and its "CANCELLED by 0" is the state CANCELLED."""
+    slurm = Slurm(history=[{"JobID": "12_0", "State": "CANCELLED by 0", "ExitCode": "0:0", "NodeList": "n1"}, {"JobID": "12_1", "State": "COMPLETED", "ExitCode": "0:0", "NodeList": "n1"}])
+    assert [item.state for item in run_status(run, slurm)][:2] == ["CANCELLED", "COMPLETED"]  # type: ignore[arg-type]
+    busy = Slurm([row("12", "0", "RUNNING")], history=[])
+    task_states(busy, ["12_0"])  # type: ignore[arg-type]
+    assert busy.calls == ["queue"]
+
+
+def test_an_older_record_of_another_submission_does_not_count(run: Run) -> None:
+    """After a second submission the first one's exit record says nothing of the second."""
+    (run.path / "exits" / "n1.jsonl").write_text('{"job": "12", "task": 0, "restart": 0, "exit": 1, "time": 5}\n')
+    run.add_attempt(Attempt("lab", "40", 0.0, (0,)))
+    assert run_status(run, Slurm())[0].state == "LOST"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "SUSPENDED", "REQUEUE_HOLD", "RESIZING", "CONFIGURING", "COMPLETING"])
+def test_a_job_that_comes_back_has_not_ended(state: str) -> None:
+    """A preempted, suspended or requeue-held job is not taken for finished."""
+    assert state in UNFINISHED
+
+
+def test_waiting_survives_a_controller_that_restarts(run: Run) -> None:
+    """A slurmctld that is away for some polls ends nothing; one that stays away is an error."""
+
+    class Restarting(Slurm):
+        def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+            if len(self.calls) < 3:
+                self.calls.append("queue")
+                raise SlurmUnavailableError("away")
+            return [row("12", str(task), "COMPLETED") for task in range(3)]
+
+    waits: list[float] = []
+    assert [item.state for item in wait_for(run, Restarting(), waits.append)] == ["COMPLETED"] * 3  # type: ignore[arg-type]
+    assert len(waits) == 3
+    with pytest.raises(SlurmUnavailableError):
+        wait_for(run, Restarting(), waits.append, patience=1)  # type: ignore[arg-type]
+
+
+def test_squeue_is_called_once_for_all_and_read_by_width() -> None:
+    """One squeue for all ids; names and reasons with blanks or bars do not shift a column."""
+    widths = (30, 30, 30, 12, 120, 400)
+
+    def slurm(argv: Sequence[str]) -> tuple[int, str, str]:
+        if list(argv) == ["scontrol", "ping"]:
+            return 0, "Slurmctld(primary) at head is UP\n", ""
+        assert argv[0] == "squeue"
+        assert "--jobs=12" in argv
+        cells = ("12", "N/A", "PENDING", "3", "a | b, c", "n[1-2]")
+        return 0, "".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + "\n", ""
+
+    state = task_states(CommandClient(slurm), ["12"])["12"]
+    assert (state.name, state.state, state.restarts, state.reason, state.nodes) == ("12", "PENDING", 3, "a | b, c", "n[1-2]")

@@ -1,0 +1,139 @@
+"""The state of a run: taken apart into tensors and JSON, put back to the bit, and never a pickle."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from slurmkit.config.training import OptimConfig
+from slurmkit.errors import CheckpointError
+from trainer import state
+from trainer.build import build_optimizer
+from trainer.checkpoint import STATE, TENSORS
+from trainer.models.gpt import GPT
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+CPU = torch.device("cpu")
+
+
+def small(optim: Any = None) -> tuple[GPT, Optimizer]:
+    model = GPT(vocab=16, context=8, layers=1, heads=2, width=8)
+    return model, build_optimizer(optim or OptimConfig(), model)
+
+
+def train(model: GPT, optimizer: Optimizer, steps: int) -> list[float]:
+    losses = []
+    for _ in range(steps):
+        tokens = torch.randint(0, 16, (4, 9))
+        loss = model(tokens[:, :-1], tokens[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def drawn() -> tuple[float, float]:
+    return random.random(), np.random.rand()  # noqa: NPY002, S311
+
+
+def saved(model: GPT, optimizer: Optimizer) -> dict[str, bytes]:
+    return state.pack(model, optimizer, [state.random_state(CPU)], {"step": 3})
+
+
+@pytest.mark.parametrize(
+    "optim",
+    [
+        OptimConfig(),
+        {"name": "sgd", "lr": 0.1, "beta1": 0.9},
+        {"_target_": "torch.optim.NAdam", "lr": 0.001},
+        {"_target_": "torch.optim.Adagrad", "lr": 0.01},
+    ],
+)
+def test_training_goes_on_to_the_bit(optim: Any) -> None:
+    """Model, optimizer and random numbers come back so that the next steps are the same to the bit."""
+    state.seed_everything(1)
+    model, optimizer = small(optim)
+    train(model, optimizer, 3)
+    files = saved(model, optimizer)
+    expected = train(model, optimizer, 4), state.digest_of(model), drawn()
+
+    state.seed_everything(99)
+    other, fresh = small(optim)
+    tensors, facts = state.unpack(files)
+    state.restore_model(other, tensors)
+    state.restore_optimizer(fresh, tensors, facts)
+    assert state.restore_random_state(facts, tensors, 0, CPU)
+    found = train(other, fresh, 4), state.digest_of(other), drawn()
+    assert found == expected
+    assert facts["step"] == 3
+
+
+def test_tied_parameters_are_written_once() -> None:
+    """The embedding and the head of the GPT are one tensor: safetensors would refuse two names for it."""
+    model, optimizer = small()
+    tensors, facts = state.unpack(saved(model, optimizer))
+    assert facts["aliases"] == {"model/head.weight": "model/tokens.weight"}
+    assert torch.equal(tensors["model/head.weight"], model.head.weight)
+
+
+def test_a_rank_that_was_not_there_has_no_random_state() -> None:
+    """With more ranks than before the new ones are told that there is nothing for them."""
+    model, optimizer = small()
+    tensors, facts = state.unpack(saved(model, optimizer))
+    assert not state.restore_random_state(facts, tensors, 1, CPU)
+
+
+class _Payload:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def test_a_planted_pickle_is_not_run(tmp_path: Path) -> None:
+    """A pickle in the place of the tensors is an error of the checkpoint, and its payload does not run."""
+    trap = tmp_path / "trap"
+    for data in (pickle.dumps(_Payload(trap)), pickle.dumps(_Payload(trap), protocol=0)):
+        with pytest.raises(CheckpointError, match="not what this trainer writes"):
+            state.unpack({TENSORS: data, STATE: b'{"aliases": {}}'})
+        with pytest.raises(CheckpointError):
+            state.unpack({TENSORS: b"", STATE: data})
+    assert not trap.exists()
+
+
+def test_what_is_no_json_is_refused_at_the_save() -> None:
+    """An optimizer that keeps an object cannot be saved without pickle, and the save says so."""
+    model, optimizer = small()
+    optimizer.param_groups[0]["hook"] = object()
+    with pytest.raises(CheckpointError, match="AdamW keeps something that is no plain JSON"):
+        saved(model, optimizer)
+
+
+def test_other_code_is_an_error_of_the_checkpoint() -> None:
+    """A model or optimizer whose code changed is one line, and not a traceback."""
+    model, optimizer = small()
+    tensors, facts = state.unpack(saved(model, optimizer))
+    wider = GPT(vocab=16, context=8, layers=2, heads=2, width=8)
+    with pytest.raises(CheckpointError, match="the model in the checkpoint does not fit"):
+        state.restore_model(wider, tensors)
+    with pytest.raises(CheckpointError, match="the optimizer in the checkpoint does not fit"):
+        state.restore_optimizer(build_optimizer(OptimConfig(), wider), tensors, facts)
+
+
+def test_the_state_is_readable() -> None:
+    """state.json is plain JSON with what a person looks for."""
+    model, optimizer = small()
+    document = json.loads(saved(model, optimizer)[STATE])
+    assert document["step"] == 3
+    assert document["optimizer"]["groups"][0]["lr"] == 0.001
