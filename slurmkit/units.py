@@ -79,7 +79,9 @@ def parse_memory(text: str, source: str = "mem") -> int:
     """
     match = _MEMORY.fullmatch(text.strip())
     if not match:
-        raise ConfigError(f"{source}: {text!r} is no memory size that Slurm reads", f"write it as {_MEMORY_FORMS}")
+        raise ConfigError(
+            f"{source}: {text!r} is no memory size that Slurm reads", f"write it as {_MEMORY_FORMS}"
+        )
     return -int(-int(match[1]) * _MIB[match[2].upper()] // 1)
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--renew-golden", action="store_true", help="write the golden files anew instead of comparing")
+    parser.addoption(
+        "--renew-golden", action="store_true", help="write the golden files anew instead of comparing"
+    )
 
 
 @pytest.fixture
@@ -27,8 +32,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             return
         known = file.read_text(encoding="utf-8") if file.exists() else ""
         if known != text:
-            diff = difflib.unified_diff(known.splitlines(), text.splitlines(), f"golden/{path}", "now", lineterm="")
+            diff = difflib.unified_diff(
+                known.splitlines(), text.splitlines(), f"golden/{path}", "now", lineterm=""
+            )
             command = f"python -m pytest {request.node.nodeid.partition('::')[0]} --renew-golden"
-            pytest.fail("\n".join([f"{path} is not what it was; if the change is right, renew it with: {command}", *diff]), pytrace=False)
+            pytest.fail(
+                "\n".join(
+                    [f"{path} is not what it was; if the change is right, renew it with: {command}", *diff]
+                ),
+                pytrace=False,
+            )
 
     return check

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from slurmkit.cli.options import run_argument
 from slurmkit.cli.output import note
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command("cancel")
@@ -20,7 +23,9 @@ def cancel_command(run: str, runs_dir: Path) -> int:
 
     found = find_run(run, runs_dir)
     client = open_client()
-    live = sorted({status.job.partition("_")[0] for status in run_status(found, client) if status.state in UNFINISHED})
+    live = sorted(
+        {status.job.partition("_")[0] for status in run_status(found, client) if status.state in UNFINISHED}
+    )
     if not live:
         note(f"{found.id}: nothing to cancel, all of it has ended")
         return 0

@@ -14,8 +14,10 @@ from slurmkit.cli.output import note, print_json
 @compose_options
 @json_option
 @click.option("--force", is_flag=True, help="Print the script even if it can never run here.")
-def compile_command(overrides: tuple[str, ...], config_name: str, config_dir: Path | None, *, as_json: bool, force: bool) -> int:
-    """Print the sbatch script of an experiment, and what stands in its way on this cluster.
+def compile_command(
+    overrides: tuple[str, ...], config_name: str, config_dir: Path | None, *, as_json: bool, force: bool
+) -> int:
+    r"""Print the sbatch script of an experiment, and what stands in its way on this cluster.
 
     The script is complete: read it, keep it, edit it, submit it with sbatch.
 
@@ -30,7 +32,13 @@ def compile_command(overrides: tuple[str, ...], config_name: str, config_dir: Pa
     experiment = load_experiment(overrides, config_name, config_dir)
     plan = compile_job(experiment, open_client().snapshot(), Place(cwd=str(Path.cwd())))
     if as_json:
-        print_json({"script": plan.script, "directives": plan.directives, "findings": [item.as_json() for item in plan.findings]})
+        print_json(
+            {
+                "script": plan.script,
+                "directives": plan.directives,
+                "findings": [item.as_json() for item in plan.findings],
+            }
+        )
         return 3 if plan.impossible and not force else 0
     check_plan(plan, force=force, say=note)
     print(plan.script, end="")

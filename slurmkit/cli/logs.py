@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from slurmkit.cli.options import run_argument
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _BLOCK = 1 << 16
 
@@ -27,8 +30,14 @@ def logs_command(run: str, runs_dir: Path, *, point: int, follow: bool) -> int:
     if not path.exists() and not follow:
         points = len(found.points()) or 1
         if not 0 <= point < points:
-            raise RunNotFoundError(f"--point: got {point}; {found.id} has the points 0 to {points - 1}", "see them with: slurmkit status " + found.id)
-        raise RunNotFoundError(f"{found.id} has no log of point {point} yet: its job has not started", "see why with: slurmkit status " + found.id)
+            raise RunNotFoundError(
+                f"--point: got {point}; {found.id} has the points 0 to {points - 1}",
+                "see them with: slurmkit status " + found.id,
+            )
+        raise RunNotFoundError(
+            f"{found.id} has no log of point {point} yet: its job has not started",
+            "see why with: slurmkit status " + found.id,
+        )
     _copy(path, follow=follow)
     return 0
 

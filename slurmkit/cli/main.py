@@ -14,8 +14,16 @@ from slurmkit.errors import SlurmkitError
 
 # Verb → (module, its command there, help). Help stands here so that `slurmkit --help` imports none of them.
 _VERBS = {
-    "compile": ("slurmkit.cli.compile", "compile_command", "Print the sbatch script of an experiment, and what stands in its way."),
-    "submit": ("slurmkit.cli.submit", "submit_command", "Submit an experiment: one run, or with -m a sweep as one job array."),
+    "compile": (
+        "slurmkit.cli.compile",
+        "compile_command",
+        "Print the sbatch script of an experiment, and what stands in its way.",
+    ),
+    "submit": (
+        "slurmkit.cli.submit",
+        "submit_command",
+        "Submit an experiment: one run, or with -m a sweep as one job array.",
+    ),
     "status": ("slurmkit.cli.status", "status_command", "Show what has become of a run."),
     "logs": ("slurmkit.cli.logs", "logs_command", "Print a run's log."),
     "cancel": ("slurmkit.cli.cancel", "cancel_command", "End a run for good."),
@@ -43,12 +51,17 @@ class _LazyGroup(click.Group):
         with formatter.section("Verbs"):
             formatter.write_dl([(name, text) for name, (_, _, text) in _VERBS.items()])
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
             from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
 
             near = get_close_matches(args[0], _VERBS, 1)
-            ctx.fail(f"no verb {args[0]!r}; " + (f"did you mean {near[0]}?" if near else f"accepted are {', '.join(_VERBS)}"))
+            ctx.fail(
+                f"no verb {args[0]!r}; "
+                + (f"did you mean {near[0]}?" if near else f"accepted are {', '.join(_VERBS)}")
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -81,7 +94,9 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _run(words: list[str]) -> int:
-    debug = "--debug" in words[: next((index for index, word in enumerate(words) if word in _VERBS), len(words))]
+    debug = (
+        "--debug" in words[: next((index for index, word in enumerate(words) if word in _VERBS), len(words))]
+    )
     try:
         result: Any = _slurmkit.main(args=words, prog_name="slurmkit", standalone_mode=False)
     except SlurmkitError as error:

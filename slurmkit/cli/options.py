@@ -16,14 +16,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compose_options(command: F) -> F:
     """Hydra's own letters, and its overrides as they are."""
     command = click.argument("overrides", nargs=-1, type=click.UNPROCESSED)(command)
-    command = click.option("-cd", "--config-dir", type=click.Path(path_type=Path), help="A folder of your own configs, searched as well.")(command)
-    return click.option("-cn", "--config-name", default="config", show_default=True, help="The primary config.")(command)
+    command = click.option(
+        "-cd",
+        "--config-dir",
+        type=click.Path(path_type=Path),
+        help="A folder of your own configs, searched as well.",
+    )(command)
+    return click.option(
+        "-cn", "--config-name", default="config", show_default=True, help="The primary config."
+    )(command)
 
 
 def run_argument(command: F) -> F:
     """RUN, and where runs are looked for."""
     command = click.option(
-        "--runs-dir", type=click.Path(path_type=Path), default=Path("runs"), envvar="SLURMKIT_RUNS_DIR", show_default=True, help="The folder of all runs."
+        "--runs-dir",
+        type=click.Path(path_type=Path),
+        default=Path("runs"),
+        envvar="SLURMKIT_RUNS_DIR",
+        show_default=True,
+        help="The folder of all runs.",
     )(command)
     return click.argument("run", metavar="RUN")(command)
 

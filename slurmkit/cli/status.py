@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from slurmkit.cli.options import json_option, run_argument
 from slurmkit.cli.output import note, print_json, print_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _COLUMNS = ("POINT", "JOB", "STATE", "NODES", "RESTARTS", "REASON")
 _MOST_ROWS = 50
@@ -29,11 +32,24 @@ def status_command(run: str, runs_dir: Path, *, as_json: bool) -> int:
     statuses = run_status(found, open_client())
     counts = summary(statuses)
     if as_json:
-        print_json({"run": found.id, "path": found.path, "summary": counts, "points": [item.as_json() for item in statuses]})
+        print_json(
+            {
+                "run": found.id,
+                "path": found.path,
+                "summary": counts,
+                "points": [item.as_json() for item in statuses],
+            }
+        )
         return 0
-    note(f"{found.id}: " + (", ".join(f"{count} {state}" for state, count in counts.items()) or "never submitted"))
+    note(
+        f"{found.id}: "
+        + (", ".join(f"{count} {state}" for state, count in counts.items()) or "never submitted")
+    )
     shown = statuses[:_MOST_ROWS]
-    print_rows(_COLUMNS, [(item.point, item.job, item.state, item.nodes, item.restarts, item.reason) for item in shown])
+    print_rows(
+        _COLUMNS,
+        [(item.point, item.job, item.state, item.nodes, item.restarts, item.reason) for item in shown],
+    )
     if len(shown) < len(statuses):
         note(f"... and {len(statuses) - len(shown)} points more: --json shows all")
     return 0

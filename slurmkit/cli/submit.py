@@ -12,14 +12,25 @@ from slurmkit.cli.output import note
 
 @click.command("submit")
 @compose_options
-@click.option("-m", "--multirun", is_flag=True, help="Sweep over the overrides with several values: one job array.")
+@click.option(
+    "-m", "--multirun", is_flag=True, help="Sweep over the overrides with several values: one job array."
+)
 @click.option("--dry-run", is_flag=True, help="Print the script without asking Slurm anything.")
-@click.option("--wait", is_flag=True, help="Wait for the end; the exit code says whether all of it completed.")
+@click.option(
+    "--wait", is_flag=True, help="Wait for the end; the exit code says whether all of it completed."
+)
 @click.option("--force", is_flag=True, help="Submit even what preflight calls impossible.")
 def submit_command(
-    overrides: tuple[str, ...], config_name: str, config_dir: Path | None, *, multirun: bool, dry_run: bool, wait: bool, force: bool
+    overrides: tuple[str, ...],
+    config_name: str,
+    config_dir: Path | None,
+    *,
+    multirun: bool,
+    dry_run: bool,
+    wait: bool,
+    force: bool,
 ) -> int:
-    """Submit an experiment. Prints the run folder; the job id goes to stderr.
+    r"""Submit an experiment. Prints the run folder; the job id goes to stderr.
 
     \b
       slurmkit submit experiment=gpt_ddp
@@ -41,7 +52,11 @@ def submit_command(
         return 0
     run = submit(experiment, points, force=force, say=note)
     job_id = run.attempts()[-1].job_id
-    note(f"submitted job {job_id}" + (f" with {len(points)} points" if points is not None else "") + f"; see: slurmkit status {run.id}")
+    note(
+        f"submitted job {job_id}"
+        + (f" with {len(points)} points" if points is not None else "")
+        + f"; see: slurmkit status {run.id}"
+    )
     print(run.path)
     return _wait(run.path) if wait else 0
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from slurmkit.cluster.model import ClusterSnapshot
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from slurmkit.cluster.model import ClusterSnapshot
 
 __all__ = ["SlurmClient", "open_client"]
 

@@ -20,7 +20,14 @@ Runner = Callable[[Sequence[str]], tuple[int, str, str]]
 
 _TIMEOUT = 30.0  # seconds; a controller that says nothing for so long is down for our purposes
 #: squeue --Format pads and cuts to these widths. The cut list of nodes of a huge job is only shown, never read.
-_QUEUE_FIELDS = {"ArrayJobID": 30, "ArrayTaskID": 30, "State": 30, "RestartCnt": 12, "Reason": 120, "NodeList": 400}
+_QUEUE_FIELDS = {
+    "ArrayJobID": 30,
+    "ArrayTaskID": 30,
+    "State": 30,
+    "RestartCnt": 12,
+    "Reason": 120,
+    "NodeList": 400,
+}
 _HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Start", "End", "NodeList")
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 
@@ -31,7 +38,17 @@ def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
     A caller inside a job carries ``SLURM_MEM_PER_NODE`` and the like, and anybody's profile may set
     ``SBATCH_PARTITION`` or ``SQUEUE_FORMAT``; all of them silently override what we ask for.
     """
-    prefixes = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SCONTROL_", "SINFO_", "SACCT_", "SCANCEL_")
+    prefixes = (
+        "SLURM_",
+        "SBATCH_",
+        "SALLOC_",
+        "SRUN_",
+        "SQUEUE_",
+        "SCONTROL_",
+        "SINFO_",
+        "SACCT_",
+        "SCANCEL_",
+    )
     kept = {key: value for key, value in environ.items() if key in _KEPT or not key.startswith(prefixes)}
     return kept | {"LC_ALL": "C"}
 
@@ -47,14 +64,24 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
     if conf and not Path(conf).is_file():  # Slurm's own commands look for another one for minutes
         raise _no_conf(f"there is no file {conf}")
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False, env=clean_environ(os.environ))
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT,
+            check=False,
+            env=clean_environ(os.environ),
+        )
     except FileNotFoundError as error:
         raise MissingProgramError(
             f"{argv[0]} is not installed here, so no Slurm cluster can be asked",
             "run this on a login node, install Slurm's client commands (Debian: slurm-client), or start one with: slurmkit lab up",
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise SlurmUnavailableError(f"{argv[0]} got no answer from slurmctld in {_TIMEOUT:.0f} s", "see: scontrol ping") from error
+        raise SlurmUnavailableError(
+            f"{argv[0]} got no answer from slurmctld in {_TIMEOUT:.0f} s", "see: scontrol ping"
+        ) from error
     return done.returncode, done.stdout, done.stderr
 
 
@@ -63,13 +90,19 @@ def _unavailable(stderr: str) -> SlurmUnavailableError:
     said = stderr.strip().splitlines()[-1] if stderr.strip() else "no message"
     if "configuration source" in stderr or "slurm.conf" in stderr or "s_p_parse_file" in stderr:
         return _no_conf(said)
-    return SlurmUnavailableError(f"slurmctld cannot be reached: {said}", "see which controller is asked with: scontrol ping; a lab of yours with: slurmkit lab status")
+    return SlurmUnavailableError(
+        f"slurmctld cannot be reached: {said}",
+        "see which controller is asked with: scontrol ping; a lab of yours with: slurmkit lab status",
+    )
 
 
 def _no_conf(said: str) -> SlurmUnavailableError:
     conf = os.environ.get("SLURM_CONF")
     where = f"SLURM_CONF={conf}" if conf else "/etc/slurm/slurm.conf (SLURM_CONF is not set)"
-    return SlurmUnavailableError(f"slurm.conf cannot be read at {where}: {said}", "set SLURM_CONF to the cluster's slurm.conf, or start a lab: slurmkit lab up")
+    return SlurmUnavailableError(
+        f"slurm.conf cannot be read at {where}: {said}",
+        "set SLURM_CONF to the cluster's slurm.conf, or start a lab: slurmkit lab up",
+    )
 
 
 class CommandClient:
@@ -129,7 +162,17 @@ class CommandClient:
         """See ``SlurmClient.queue``."""
         self._answers()
         form = ",".join(f"{field}:{width}" for field, width in _QUEUE_FIELDS.items())
-        code, out, err = self._run(("squeue", "--all", "--array", "--noheader", "--states=all", f"--jobs={','.join(job_ids)}", f"--Format={form}"))
+        code, out, err = self._run(
+            (
+                "squeue",
+                "--all",
+                "--array",
+                "--noheader",
+                "--states=all",
+                f"--jobs={','.join(job_ids)}",
+                f"--Format={form}",
+            )
+        )
         if code and "Invalid job id" in err + out:
             return []
         if code:
@@ -139,7 +182,16 @@ class CommandClient:
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
         """See ``SlurmClient.history``."""
         try:
-            code, out, _ = self._run(("sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(job_ids)}", f"--format={','.join(_HISTORY_FIELDS)}"))
+            code, out, _ = self._run(
+                (
+                    "sacct",
+                    "--allocations",
+                    "--noheader",
+                    "--parsable2",
+                    f"--jobs={','.join(job_ids)}",
+                    f"--format={','.join(_HISTORY_FIELDS)}",
+                )
+            )
         except MissingProgramError:
             return None
         if code:
@@ -151,7 +203,9 @@ class CommandClient:
         self._answers()
         code, out, err = self._run(("scancel", *job_ids))
         if code:
-            raise SlurmRefusedError(f"scancel {' '.join(job_ids)}: {(err or out).strip()}", "see the queue with: squeue --me")
+            raise SlurmRefusedError(
+                f"scancel {' '.join(job_ids)}: {(err or out).strip()}", "see the queue with: squeue --me"
+            )
 
 
 def _cells(line: str) -> Mapping[str, str]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from slurmkit.cluster.fabric import Fabric
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurmkit.cluster.fabric import Fabric
 
 __all__ = ["ClusterConfig", "ClusterSnapshot", "Gres", "Node", "Partition"]
 
 #: Base states and flags of a node that can take no job until somebody or something mends it.
-_UNFIT = frozenset({"DOWN", "ERROR", "FUTURE", "UNKNOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "MAINTENANCE", "INVALID_REG"})
+_UNFIT = frozenset(
+    {"DOWN", "ERROR", "FUTURE", "UNKNOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "MAINTENANCE", "INVALID_REG"}
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,9 @@ class ClusterConfig:
     def rewriters(self) -> tuple[str, ...]:
         """Plugins that may change a job between ``sbatch`` and the queue, so that nothing is certain."""
         found = (self.option("JobSubmitPlugins"), self.option("CliFilterPlugins"))
-        return tuple(name.strip() for text in found for name in text.split(",") if name.strip() not in {"", "none"})
+        return tuple(
+            name.strip() for text in found for name in text.split(",") if name.strip() not in {"", "none"}
+        )
 
 
 @dataclass(frozen=True)

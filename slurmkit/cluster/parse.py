@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ClusterShell.NodeSet import NodeSet
 
@@ -11,11 +11,24 @@ from slurmkit.cluster.fabric import Fabric, Switch
 from slurmkit.cluster.model import ClusterConfig, Gres, Node, Partition
 from slurmkit.units import UNLIMITED, parse_duration
 
-__all__ = ["expand", "parse_config", "parse_fabric", "parse_gres", "parse_nodes", "parse_partitions", "parse_records"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "expand",
+    "parse_config",
+    "parse_fabric",
+    "parse_gres",
+    "parse_nodes",
+    "parse_partitions",
+    "parse_records",
+]
 
 # Slurm's keys start with a capital letter; the ones inside TRES lists ("cpu=8,mem=16G") do not.
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
-_GRES = re.compile(r"(?P<name>[^:(,]+)(?::(?P<type>[^:(,]*[^:(,\d][^:(,]*))?(?::(?P<count>\d+)(?P<unit>[KMGT]?))?(?:\([^)]*\))?")
+_GRES = re.compile(
+    r"(?P<name>[^:(,]+)(?::(?P<type>[^:(,]*[^:(,\d][^:(,]*))?(?::(?P<count>\d+)(?P<unit>[KMGT]?))?(?:\([^)]*\))?"
+)
 _UNIT = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
@@ -40,7 +53,9 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
     items = re.split(r",(?![^(]*\))", text)  # not the commas inside (IDX:0,2-3)
     matches = [_GRES.fullmatch(item.strip()) for item in items]
     return tuple(
-        Gres(match["name"], match["type"] or "", int(match["count"] or 1) * _UNIT[match["unit"] or ""]) for match in matches if match
+        Gres(match["name"], match["type"] or "", int(match["count"] or 1) * _UNIT[match["unit"] or ""])
+        for match in matches
+        if match
     )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from slurmkit.config.schema import Experiment
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slurmkit.config.schema import Experiment
 
 __all__ = ["Directives", "job_directives", "quote", "render"]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from slurmkit import __version__
-from slurmkit.cluster.model import ClusterSnapshot
 from slurmkit.compiler.directives import Directives, job_directives, render
 from slurmkit.compiler.preflight import Finding, Verdict, preflight
 from slurmkit.compiler.script import ScriptParts, render_script
-from slurmkit.config.schema import Experiment
+
+if TYPE_CHECKING:
+    from slurmkit.cluster.model import ClusterSnapshot
+    from slurmkit.config.schema import Experiment
 
 __all__ = ["JobPlan", "Place", "compile_job"]
 
@@ -74,7 +77,8 @@ def compile_job(
             name=experiment.name,
             version=__version__,
             directives=render(directives),
-            run_dir=place.run_dir or f"{_below(place.cwd, experiment.runs_dir)}/{_folder_name(experiment.name)}",
+            run_dir=place.run_dir
+            or f"{_below(place.cwd, experiment.runs_dir)}/{_folder_name(experiment.name)}",
             by_hand=place.run_dir is None,
             array=array is not None,
             points=points,
@@ -99,7 +103,12 @@ def _below(cwd: str, folder: str) -> str:
 
 def _folder_name(name: str) -> str:
     """A job's name as part of a folder's: no slash, no blank, no hidden folder."""
-    return "".join(character if character.isalnum() or character in "._-" else "_" for character in name).lstrip(".") or "run"
+    return (
+        "".join(character if character.isalnum() or character in "._-" else "_" for character in name).lstrip(
+            "."
+        )
+        or "run"
+    )
 
 
 def _output(experiment: Experiment, place: Place, array: int | None) -> str:

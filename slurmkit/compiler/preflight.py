@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from slurmkit.cluster.model import ClusterSnapshot, Gres, Node, Partition
 from slurmkit.cluster.parse import parse_gres
-from slurmkit.config.schema import Experiment
 from slurmkit.units import UNLIMITED, format_duration, format_memory, parse_duration, parse_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from slurmkit.cluster.model import ClusterSnapshot, Gres, Node, Partition
+    from slurmkit.config.schema import Experiment
 
 __all__ = ["Finding", "Verdict", "preflight"]
 
@@ -60,7 +64,9 @@ def preflight(experiment: Experiment, snapshot: ClusterSnapshot) -> tuple[Findin
         return findings
     because = f" (not certain: this site's {', '.join(rewriters)} may rewrite the job)"
     return tuple(
-        replace(item, verdict=Verdict.UNKNOWN, message=item.message + because) if item.verdict is Verdict.IMPOSSIBLE else item
+        replace(item, verdict=Verdict.UNKNOWN, message=item.message + because)
+        if item.verdict is Verdict.IMPOSSIBLE
+        else item
         for item in findings
     )
 
@@ -76,7 +82,10 @@ def _findings(experiment: Experiment, snapshot: ClusterSnapshot) -> Iterator[Fin
     if not partitions:
         return
     # A list of partitions is an "or" in Slurm: a finding counts only if every partition has it.
-    each = [{item.code: item for item in _partition_findings(experiment, snapshot, partition)} for partition in partitions]
+    each = [
+        {item.code: item for item in _partition_findings(experiment, snapshot, partition)}
+        for partition in partitions
+    ]
     yield from (finding for code, finding in each[0].items() if all(code in other for other in each[1:]))
 
 
@@ -84,22 +93,48 @@ def _unknown_partition(name: str | None, snapshot: ClusterSnapshot) -> Finding:
     known = [partition.name for partition in snapshot.partitions]
     if name is None:
         return Finding(
-            "partition.default", Verdict.IMPOSSIBLE, "resources.partition", "none is asked for and this cluster has no default", ", ".join(known) or "none that you may see", f"resources.partition={(known or ['NAME'])[0]}",
-        )  # fmt: skip
+            "partition.default",
+            Verdict.IMPOSSIBLE,
+            "resources.partition",
+            "none is asked for and this cluster has no default",
+            ", ".join(known) or "none that you may see",
+            f"resources.partition={(known or ['NAME'])[0]}",
+        )
     near = (difflib.get_close_matches(name, known, 1, 0.0) or known or ["NAME"])[0]
     return Finding(
-        "partition.unknown", Verdict.IMPOSSIBLE, "resources.partition", f"got {name!r}, which this cluster does not have", ", ".join(known) or "none that you may see", f"resources.partition={near}",
-    )  # fmt: skip
+        "partition.unknown",
+        Verdict.IMPOSSIBLE,
+        "resources.partition",
+        f"got {name!r}, which this cluster does not have",
+        ", ".join(known) or "none that you may see",
+        f"resources.partition={near}",
+    )
 
 
-def _partition_findings(experiment: Experiment, snapshot: ClusterSnapshot, partition: Partition) -> Iterator[Finding]:
+def _partition_findings(
+    experiment: Experiment, snapshot: ClusterSnapshot, partition: Partition
+) -> Iterator[Finding]:
     yield from _time(experiment, partition)
     if partition.state != "UP":
-        yield Finding("partition.state", Verdict.NOT_NOW, "resources.partition", f"{partition.name} is {partition.state}", "a partition that is UP", "resources.partition=ANOTHER")
+        yield Finding(
+            "partition.state",
+            Verdict.NOT_NOW,
+            "resources.partition",
+            f"{partition.name} is {partition.state}",
+            "a partition that is UP",
+            "resources.partition=ANOTHER",
+        )
     yield from _node_limit(experiment, partition)
     nodes = snapshot.nodes_of(partition.name)
     if not nodes:
-        yield Finding("nodes.hidden", Verdict.UNKNOWN, "resources.nodes", f"the nodes of {partition.name} cannot be seen", "nothing is checked against them", "ask the site about PrivateData")
+        yield Finding(
+            "nodes.hidden",
+            Verdict.UNKNOWN,
+            "resources.nodes",
+            f"the nodes of {partition.name} cannot be seen",
+            "nothing is checked against them",
+            "ask the site about PrivateData",
+        )
         return
     yield from _nodes(experiment, partition, nodes)
     yield from _node_size(experiment, partition, nodes)
@@ -111,27 +146,60 @@ def _time(experiment: Experiment, partition: Partition) -> Iterator[Finding]:
     asked = parse_duration(experiment.resources.time)
     if asked > partition.max_time:
         limit = format_duration(partition.max_time)
-        yield Finding("time.limit", Verdict.IMPOSSIBLE, "resources.time", f"got {format_duration(asked)}, over the limit of {partition.name}", f"up to {limit}", f"resources.time={limit}")
+        yield Finding(
+            "time.limit",
+            Verdict.IMPOSSIBLE,
+            "resources.time",
+            f"got {format_duration(asked)}, over the limit of {partition.name}",
+            f"up to {limit}",
+            f"resources.time={limit}",
+        )
     lead = experiment.requeue.signal_lead
     if experiment.requeue.signal and asked != UNLIMITED and lead >= asked:
         yield Finding(
-            "signal.lead", Verdict.NOT_NOW, "requeue.signal_lead", f"{lead} s ahead of a limit of {asked:.0f} s: the signal comes at once, and the run only saves and requeues", f"less than {asked:.0f}", f"requeue.signal_lead={int(asked) // 4}",
-        )  # fmt: skip
+            "signal.lead",
+            Verdict.NOT_NOW,
+            "requeue.signal_lead",
+            f"{lead} s ahead of a limit of {asked:.0f} s: the signal comes at once, and the run only saves and requeues",
+            f"less than {asked:.0f}",
+            f"requeue.signal_lead={int(asked) // 4}",
+        )
 
 
 def _node_limit(experiment: Experiment, partition: Partition) -> Iterator[Finding]:
     nodes = experiment.resources.nodes
     if nodes > partition.max_nodes:
-        yield Finding("nodes.limit", Verdict.IMPOSSIBLE, "resources.nodes", f"got {nodes}, over MaxNodes of {partition.name}", f"1 to {partition.max_nodes:.0f}", f"resources.nodes={partition.max_nodes:.0f}")
+        yield Finding(
+            "nodes.limit",
+            Verdict.IMPOSSIBLE,
+            "resources.nodes",
+            f"got {nodes}, over MaxNodes of {partition.name}",
+            f"1 to {partition.max_nodes:.0f}",
+            f"resources.nodes={partition.max_nodes:.0f}",
+        )
 
 
 def _nodes(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) -> Iterator[Finding]:
     asked = experiment.resources.nodes
     usable = sum(node.usable for node in nodes)
     if asked > len(nodes):
-        yield Finding("nodes.count", Verdict.IMPOSSIBLE, "resources.nodes", f"got {asked}, and {partition.name} has {len(nodes)} nodes", f"1 to {len(nodes)}", f"resources.nodes={len(nodes)}")
+        yield Finding(
+            "nodes.count",
+            Verdict.IMPOSSIBLE,
+            "resources.nodes",
+            f"got {asked}, and {partition.name} has {len(nodes)} nodes",
+            f"1 to {len(nodes)}",
+            f"resources.nodes={len(nodes)}",
+        )
     elif asked > usable:
-        yield Finding("nodes.usable", Verdict.NOT_NOW, "resources.nodes", f"got {asked}; {len(nodes) - usable} of {len(nodes)} nodes of {partition.name} are down or drained", f"1 to {usable} now", f"resources.nodes={max(usable, 1)}")
+        yield Finding(
+            "nodes.usable",
+            Verdict.NOT_NOW,
+            "resources.nodes",
+            f"got {asked}; {len(nodes) - usable} of {len(nodes)} nodes of {partition.name} are down or drained",
+            f"1 to {usable} now",
+            f"resources.nodes={max(usable, 1)}",
+        )
 
 
 def _node_size(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) -> Iterator[Finding]:
@@ -139,11 +207,25 @@ def _node_size(experiment: Experiment, partition: Partition, nodes: Sequence[Nod
     cpus = (resources.cpus_per_task or 1) * resources.ntasks_per_node
     most = max(node.cpus for node in nodes)
     if cpus > most:
-        yield Finding("cpus.count", Verdict.IMPOSSIBLE, "resources.cpus_per_task", f"{resources.ntasks_per_node} tasks of {resources.cpus_per_task} CPUs a node make {cpus}; the largest node of {partition.name} has {most}", f"1 to {most // resources.ntasks_per_node}", f"resources.cpus_per_task={max(most // resources.ntasks_per_node, 1)}")  # fmt: skip
+        yield Finding(
+            "cpus.count",
+            Verdict.IMPOSSIBLE,
+            "resources.cpus_per_task",
+            f"{resources.ntasks_per_node} tasks of {resources.cpus_per_task} CPUs a node make {cpus}; the largest node of {partition.name} has {most}",
+            f"1 to {most // resources.ntasks_per_node}",
+            f"resources.cpus_per_task={max(most // resources.ntasks_per_node, 1)}",
+        )
     if resources.mem is not None:
         asked, memory = parse_memory(resources.mem), max(node.memory for node in nodes)
         if asked > memory:
-            yield Finding("mem.size", Verdict.IMPOSSIBLE, "resources.mem", f"got {resources.mem}; the largest node of {partition.name} has {format_memory(memory)}", f"up to {format_memory(memory)}", f"resources.mem={format_memory(memory)}")
+            yield Finding(
+                "mem.size",
+                Verdict.IMPOSSIBLE,
+                "resources.mem",
+                f"got {resources.mem}; the largest node of {partition.name} has {format_memory(memory)}",
+                f"up to {format_memory(memory)}",
+                f"resources.mem={format_memory(memory)}",
+            )
 
 
 def _asked_gres(experiment: Experiment) -> list[tuple[str, Gres]]:
@@ -153,7 +235,10 @@ def _asked_gres(experiment: Experiment) -> list[tuple[str, Gres]]:
     for key, times in (("gpus_per_node", 1), ("gpus_per_task", resources.ntasks_per_node)):
         text = getattr(resources, key)
         if text is not None:
-            found += [(f"resources.{key}", replace(item, count=item.count * times)) for item in parse_gres(f"gpu:{text}")]
+            found += [
+                (f"resources.{key}", replace(item, count=item.count * times))
+                for item in parse_gres(f"gpu:{text}")
+            ]
     return found
 
 
@@ -172,13 +257,34 @@ def _gres(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) -
             else:
                 mend = "null"
             value = mend.removeprefix("gpu:") if key != "resources.gres" else mend
-            yield Finding("gres.type", Verdict.IMPOSSIBLE, key, f"no node of {partition.name} has {wanted}{note}", ", ".join(present) or "no gres at all", f"{key}={value}")
+            yield Finding(
+                "gres.type",
+                Verdict.IMPOSSIBLE,
+                key,
+                f"no node of {partition.name} has {wanted}{note}",
+                ", ".join(present) or "no gres at all",
+                f"{key}={value}",
+            )
         elif asked.count > most:
-            yield Finding("gres.count", Verdict.IMPOSSIBLE, key, f"got {asked.count} of {wanted} a node; no node of {partition.name} has more than {most}", f"1 to {most}", _count_override(key, wanted, most, experiment))
+            yield Finding(
+                "gres.count",
+                Verdict.IMPOSSIBLE,
+                key,
+                f"got {asked.count} of {wanted} a node; no node of {partition.name} has more than {most}",
+                f"1 to {most}",
+                _count_override(key, wanted, most, experiment),
+            )
         else:
             able = sum(node.gres_count(asked.name, asked.type) >= asked.count for node in nodes)
             if able < experiment.resources.nodes <= len(nodes):
-                yield Finding("gres.nodes", Verdict.IMPOSSIBLE, "resources.nodes", f"{experiment.resources.nodes} nodes with {asked.count} of {wanted} are asked; {partition.name} has {able}", f"1 to {able}", f"resources.nodes={able}")
+                yield Finding(
+                    "gres.nodes",
+                    Verdict.IMPOSSIBLE,
+                    "resources.nodes",
+                    f"{experiment.resources.nodes} nodes with {asked.count} of {wanted} are asked; {partition.name} has {able}",
+                    f"1 to {able}",
+                    f"resources.nodes={able}",
+                )
 
 
 def _count_override(key: str, wanted: str, most: int, experiment: Experiment) -> str:
@@ -196,7 +302,10 @@ def _switches(experiment: Experiment, snapshot: ClusterSnapshot, nodes: Sequence
     if asked > held:
         wait = min(parse_duration(experiment.topology.wait), snapshot.config.max_switch_wait)
         yield Finding(
-            "switches.span", Verdict.NOT_NOW, "topology.switches",
+            "switches.span",
+            Verdict.NOT_NOW,
+            "topology.switches",
             f"{asked} nodes never fit under {count} leaf switch{'es' if count > 1 else ''} (which hold {held}): the job waits {format_duration(wait)} for them, then spans more",
-            f"1 to {held} nodes, or more switches", f"resources.nodes={held} or topology.switches=null",
-        )  # fmt: skip
+            f"1 to {held} nodes, or more switches",
+            f"resources.nodes={held} or topology.switches=null",
+        )

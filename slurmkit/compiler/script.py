@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import jinja2
 
 from slurmkit.paths import data_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["ScriptParts", "render_script"]
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from slurmkit.errors import ConfigError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
 __all__ = ["check_choices", "explain", "keys_of"]
 
-_UNREADABLE = ("LexerNoViableAlt", "mismatched input", "no viable alternative", "extraneous input", "missing ")
+_UNREADABLE = (
+    "LexerNoViableAlt",
+    "mismatched input",
+    "no viable alternative",
+    "extraneous input",
+    "missing ",
+)
 
 
-def explain(error: Exception, overrides: Sequence[str], known_keys: Callable[[Sequence[str]], set[str]]) -> ConfigError:
+def explain(
+    error: Exception, overrides: Sequence[str], known_keys: Callable[[Sequence[str]], set[str]]
+) -> ConfigError:
     """Say what was wrong.
 
     Args:
@@ -26,26 +36,42 @@ def explain(error: Exception, overrides: Sequence[str], known_keys: Callable[[Se
         known_keys: gets the overrides that are not at fault; returns the keys that the config has with them.
     """
     text = str(error)
-    options = re.search(r"Could not find '([^']+)'\s+Available options in '([^']+)':\s+(.*?)(?:\n\n|Config search path|$)", text, re.DOTALL)
+    options = re.search(
+        r"Could not find '([^']+)'\s+Available options in '([^']+)':\s+(.*?)(?:\n\n|Config search path|$)",
+        text,
+        re.DOTALL,
+    )
     if options:
         wanted, group, listed = options[1].rpartition("/")[2], options[2], options[3].split()
         near = (difflib.get_close_matches(wanted, listed, 1, 0.0) or [""])[0]
-        return ConfigError(f"{group}: got {wanted!r}; accepted are {', '.join(listed)}", f"did you mean {group}={near}?")
+        return ConfigError(
+            f"{group}: got {wanted!r}; accepted are {', '.join(listed)}", f"did you mean {group}={near}?"
+        )
     if any(mark in text for mark in _UNREADABLE):
         word = next((item for item in overrides if item in text), " ".join(overrides))
-        return ConfigError(f"Hydra cannot read the override {word!r}", "write key=value, and quote a value with special characters: 'key=\"a, b\"'")
+        return ConfigError(
+            f"Hydra cannot read the override {word!r}",
+            "write key=value, and quote a value with special characters: 'key=\"a, b\"'",
+        )
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     lines = [line.strip() for line in str(cause or error).splitlines() if line.strip()]
     key = _failed_key(text, overrides)
     if key is None:
-        return ConfigError(lines[0], "; ".join(lines[1:3]) or "see the whole config with: python -m trainer --cfg job")
+        return ConfigError(
+            lines[0], "; ".join(lines[1:3]) or "see the whole config with: python -m trainer --cfg job"
+        )
     known = known_keys([item for item in overrides if _key(item) != key])
     if known and key not in known:
         near_keys = difflib.get_close_matches(key, sorted(known), 3, 0.5)
         tops = ", ".join(sorted(name for name in known if "." not in name))
-        return ConfigError(f"there is no config key {key!r}", f"did you mean {' or '.join(near_keys)}?" if near_keys else f"at the top are {tops}")
+        return ConfigError(
+            f"there is no config key {key!r}",
+            f"did you mean {' or '.join(near_keys)}?" if near_keys else f"at the top are {tops}",
+        )
     where = "" if key in lines[0] else f"{key}: "
-    return ConfigError(where + lines[0], f"show what is accepted with --cfg job --package {key.rpartition('.')[0] or key}")
+    return ConfigError(
+        where + lines[0], f"show what is accepted with --cfg job --package {key.rpartition('.')[0] or key}"
+    )
 
 
 def _key(override: str) -> str:
@@ -69,7 +95,9 @@ def keys_of(config: DictConfig) -> set[str]:
 def _walk(node: Any, prefix: str) -> Iterator[str]:
     for name in node:
         yield f"{prefix}{name}"
-        child = None if OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name) else node[name]
+        child = (
+            None if OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name) else node[name]
+        )
         if isinstance(child, DictConfig):
             yield from _walk(child, f"{prefix}{name}.")
 
@@ -91,4 +119,6 @@ def check_choices(points: Sequence[Sequence[str]], options_of: Callable[[str], S
         options = known.setdefault(group, options_of(group))
         if options and choice not in options and choice != "null":
             near = (difflib.get_close_matches(choice, options, 1, 0.0) or [""])[0]
-            raise ConfigError(f"{group}: got {choice!r}; accepted are {', '.join(options)}", f"did you mean {group}={near}?")
+            raise ConfigError(
+                f"{group}: got {choice!r}; accepted are {', '.join(options)}", f"did you mean {group}={near}?"
+            )

@@ -63,7 +63,9 @@ class _AppLauncher(_Sections):
 class _Launcher(_AppLauncher):
     """``hydra.launcher`` of any other Hydra app, with the presets of ``conf/``."""
 
-    defaults: list[Any] = field(default_factory=lambda: ["_self_", *({name: preset} for name, preset in _PRESETS.items())])
+    defaults: list[Any] = field(
+        default_factory=lambda: ["_self_", *({name: preset} for name, preset in _PRESETS.items())]
+    )
 
 
 def _writable(dataclass_type: type) -> DictConfig:
@@ -115,4 +117,9 @@ def register_launcher() -> None:
     store.store(group="hydra/sweeper", name="slurmkit", node=sweeper, provider="slurmkit")
     for section in _PRESETS:
         for preset in sorted((data_dir("conf") / section).glob("*.yaml")):
-            store.store(group=f"hydra/launcher/{section}", name=preset.stem, node=OmegaConf.load(preset), provider="slurmkit")
+            store.store(
+                group=f"hydra/launcher/{section}",
+                name=preset.stem,
+                node=OmegaConf.load(preset),
+                provider="slurmkit",
+            )

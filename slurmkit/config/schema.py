@@ -20,19 +20,40 @@ _SIGNAL = re.compile(r"[A-Z][A-Z0-9]*")
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 #: Options that the compiler writes itself; ``resources.extra`` may not say them a second time.
 _OWNED = frozenset(
-    {"array", "chdir", "error", "job-name", "open-mode", "output", "parsable", "requeue", "no-requeue", "signal", "switches", "wrap", "test-only", "wait", "export"}
+    {
+        "array",
+        "chdir",
+        "error",
+        "job-name",
+        "open-mode",
+        "output",
+        "parsable",
+        "requeue",
+        "no-requeue",
+        "signal",
+        "switches",
+        "wrap",
+        "test-only",
+        "wait",
+        "export",
+    }
 )
 
 
 def _one_line(key: str, value: str) -> None:
     """Refuse what would end a ``#SBATCH`` line early."""
     if any(character in value for character in "\n\r\0"):
-        raise ConfigError(f"{key}: {value!r} has a line break in it, which no #SBATCH line can carry", f"write {key} on one line")
+        raise ConfigError(
+            f"{key}: {value!r} has a line break in it, which no #SBATCH line can carry",
+            f"write {key} on one line",
+        )
 
 
 def _at_least(key: str, value: int | None, least: int) -> None:
     if value is not None and value < least:
-        raise ConfigError(f"{key}: got {value}, accepted is a whole number from {least} up", f"set {key}={least} or more")
+        raise ConfigError(
+            f"{key}: got {value}, accepted is a whole number from {least} up", f"set {key}={least} or more"
+        )
 
 
 @dataclass(frozen=True)
@@ -86,7 +107,8 @@ class Resources:
         asked = [key for key in ("mem", "mem_per_cpu", "mem_per_gpu") if getattr(self, key) is not None]
         if len(asked) > 1:
             raise ConfigError(
-                f"resources: {' and '.join(asked)} exclude each other in Slurm", f"set {asked[1]}: null in your config, or resources.{asked[1]}=null"
+                f"resources: {' and '.join(asked)} exclude each other in Slurm",
+                f"set {asked[1]}: null in your config, or resources.{asked[1]}=null",
             )
         self._check_extra()
 
@@ -94,7 +116,10 @@ class Resources:
         for name, value in self.extra.items():
             option = str(name).replace("_", "-")
             if not _OPTION.fullmatch(option):
-                raise ConfigError(f"resources.extra: {name!r} is no long option of sbatch", "write the option's name without dashes, such as nice")
+                raise ConfigError(
+                    f"resources.extra: {name!r} is no long option of sbatch",
+                    "write the option's name without dashes, such as nice",
+                )
             own = option.replace("-", "_")
             if option in _OWNED or own in {item.name for item in fields(self)}:
                 raise ConfigError(
@@ -130,9 +155,15 @@ class Requeue:
 
     def __post_init__(self) -> None:
         if self.signal is not None and not _SIGNAL.fullmatch(self.signal):
-            raise ConfigError(f"requeue.signal: got {self.signal!r}, accepted is a signal's name without SIG", "set requeue.signal=USR1")
+            raise ConfigError(
+                f"requeue.signal: got {self.signal!r}, accepted is a signal's name without SIG",
+                "set requeue.signal=USR1",
+            )
         if not 0 <= self.signal_lead <= 65535:  # noqa: PLR2004 - sbatch's own bound
-            raise ConfigError(f"requeue.signal_lead: got {self.signal_lead}, accepted are 0 to 65535 seconds", "set requeue.signal_lead=120")
+            raise ConfigError(
+                f"requeue.signal_lead: got {self.signal_lead}, accepted are 0 to 65535 seconds",
+                "set requeue.signal_lead=120",
+            )
 
 
 @dataclass(frozen=True)
@@ -151,7 +182,10 @@ class Env:
     def __post_init__(self) -> None:
         for name in self.vars:
             if not _VARIABLE.fullmatch(str(name)):
-                raise ConfigError(f"env.vars: {name!r} is no name of an environment variable", "use letters, digits and _, such as OMP_NUM_THREADS")
+                raise ConfigError(
+                    f"env.vars: {name!r} is no name of an environment variable",
+                    "use letters, digits and _, such as OMP_NUM_THREADS",
+                )
 
 
 @dataclass(frozen=True)
@@ -166,9 +200,15 @@ class Payload:
     def __post_init__(self) -> None:
         kinds = ("trainer", "command", "function")
         if self.kind not in kinds:
-            raise ConfigError(f"payload.kind: got {self.kind!r}, accepted are {', '.join(kinds)}", "set payload=trainer or payload=command")
+            raise ConfigError(
+                f"payload.kind: got {self.kind!r}, accepted are {', '.join(kinds)}",
+                "set payload=trainer or payload=command",
+            )
         if self.kind == "command" and not self.command:
-            raise ConfigError("payload.command: a payload of kind 'command' needs one", "set payload.command=[hostname] or payload=trainer")
+            raise ConfigError(
+                "payload.command: a payload of kind 'command' needs one",
+                "set payload.command=[hostname] or payload=trainer",
+            )
 
 
 @dataclass(frozen=True)

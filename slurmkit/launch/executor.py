@@ -7,14 +7,12 @@ sweeps of ours go through ``submit_script`` and pickle nothing.
 from __future__ import annotations
 
 import functools
-import os
 import re
 import shlex
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import submitit
 from submitit.core import core, utils
@@ -28,6 +26,9 @@ from slurmkit.errors import ConfigError, SlurmRefusedError, SlurmUnavailableErro
 from slurmkit.launch.watch import UNFINISHED, task_states
 from slurmkit.units import format_duration
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
 __all__ = ["SlurmkitExecutor", "SlurmkitJob", "SlurmkitJobEnvironment"]
 
 #: submitit's parameters that are fields of ``Resources`` under the same name.
@@ -37,10 +38,20 @@ _SAME = (
     "array_parallelism", "wckey",
 )  # fmt: skip
 #: The others, which are turned into something else below. Any name beside these two lists is refused.
-_TURNED = ("job_name", "time", "setup", "teardown", "signal_delay_s", "stderr_to_stdout", "additional_parameters", "srun_args", "use_srun")
+_TURNED = (
+    "job_name",
+    "time",
+    "setup",
+    "teardown",
+    "signal_delay_s",
+    "stderr_to_stdout",
+    "additional_parameters",
+    "srun_args",
+    "use_srun",
+)
 
 
-class _Watcher(slurm.SlurmInfoWatcher):  # type: ignore[misc]
+class _Watcher(slurm.SlurmInfoWatcher):
     """One batched question for all jobs, answered with or without accounting."""
 
     def __init__(self, delay_s: int = 600, client: Callable[[], SlurmClient] = open_client) -> None:
@@ -56,9 +67,16 @@ class _Watcher(slurm.SlurmInfoWatcher):  # type: ignore[misc]
         try:
             states = task_states(self._client(), unfinished)
         except SlurmUnavailableError as error:
-            submitit.core.logger.get_logger().warning(f"Call #{self._num_calls}: {error}: states are as they last were")
+            submitit.core.logger.get_logger().warning(
+                f"Call #{self._num_calls}: {error}: states are as they last were"
+            )
         else:
-            self._info_dict.update({name: {"JobID": name, "State": task.state, "NodeList": task.nodes} for name, task in states.items()})
+            self._info_dict.update(
+                {
+                    name: {"JobID": name, "State": task.state, "NodeList": task.nodes}
+                    for name, task in states.items()
+                }
+            )
             # A job that Slurm has forgotten ended long ago: without accounting nobody will ever say how.
             for name in unfinished:
                 if name not in states:
@@ -71,13 +89,13 @@ class _Watcher(slurm.SlurmInfoWatcher):  # type: ignore[misc]
         return self.get_state(job_id, mode=mode).upper() not in UNFINISHED
 
 
-class SlurmkitJob(slurm.SlurmJob[Any]):  # type: ignore[misc]
+class SlurmkitJob(slurm.SlurmJob[Any]):
     """A job of this plugin, in submitit's terms."""
 
     watcher = _Watcher()
 
 
-class SlurmkitJobEnvironment(slurm.SlurmJobEnvironment):  # type: ignore[misc]
+class SlurmkitJobEnvironment(slurm.SlurmJobEnvironment):
     """Slurm's variables; its requeue names an array task by its own id."""
 
     @classmethod
@@ -86,7 +104,7 @@ class SlurmkitJobEnvironment(slurm.SlurmJobEnvironment):  # type: ignore[misc]
         return "slurmkit"
 
 
-class SlurmkitExecutor(slurm.SlurmExecutor):  # type: ignore[misc]
+class SlurmkitExecutor(slurm.SlurmExecutor):
     """Submits through our compiler.
 
     Args:
@@ -97,7 +115,7 @@ class SlurmkitExecutor(slurm.SlurmExecutor):  # type: ignore[misc]
 
     job_class = SlurmkitJob
 
-    def __init__(self, folder: str | os.PathLike[str], *, run: Runner = run_slurm, **options: Any) -> None:
+    def __init__(self, folder: str | Path, *, run: Runner = run_slurm, **options: Any) -> None:
         super().__init__(folder, **options)
         self._run = run
 
@@ -118,13 +136,17 @@ class SlurmkitExecutor(slurm.SlurmExecutor):  # type: ignore[misc]
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         wrong = sorted(set(kwargs) - self._valid_parameters())
         if wrong:
-            raise ValueError(f"slurmkit's executor does not know {', '.join(wrong)}; accepted are {', '.join(sorted(self._valid_parameters()))}")
+            raise ValueError(
+                f"slurmkit's executor does not know {', '.join(wrong)}; accepted are {', '.join(sorted(self._valid_parameters()))}"
+            )
         _experiment({**self.parameters, **kwargs}, ["true"])  # refuse a bad value now, not at submission
         core.PicklingExecutor._internal_update_parameters(self, **kwargs)  # noqa: SLF001 - submitit's own extension point
 
     def _internal_process_submissions(self, delayed_submissions: list[Any]) -> list[core.Job[Any]]:
         if len(delayed_submissions) == 1:
-            jobs: list[core.Job[Any]] = core.PicklingExecutor._internal_process_submissions(self, delayed_submissions)  # noqa: SLF001
+            jobs: list[core.Job[Any]] = core.PicklingExecutor._internal_process_submissions(  # noqa: SLF001 - as above
+                self, delayed_submissions
+            )
             return jobs
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,20 +157,27 @@ class SlurmkitExecutor(slurm.SlurmExecutor):  # type: ignore[misc]
             delayed.dump(pickles[-1])
         first = self._submit_text(self._submitit_command_str, len(delayed_submissions))
         tasks = list(range(self._num_tasks()))
-        array = [self.job_class(folder=self.folder, job_id=f"{first}_{index}", tasks=tasks) for index in range(len(pickles))]
+        array: list[core.Job[Any]] = [
+            self.job_class(folder=self.folder, job_id=f"{first}_{index}", tasks=tasks)
+            for index in range(len(pickles))
+        ]
         for job, pickle in zip(array, pickles, strict=True):
             job.paths.move_temporary_file(pickle, "submitted_pickle")
         return array
 
     def _submit_command(self, command: str) -> core.Job[Any]:
-        return self.job_class(folder=self.folder, job_id=self._submit_text(command, None), tasks=list(range(self._num_tasks())))
+        return self.job_class(
+            folder=self.folder, job_id=self._submit_text(command, None), tasks=list(range(self._num_tasks()))
+        )
 
     def _submit_text(self, command: str, array: int | None) -> str:
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
         path = folder / f".submission_file_{uuid.uuid4().hex}.sh"
         path.write_text(self._script(command, array), encoding="utf-8")
         job_id = self.submit_script(path)
-        utils.JobPaths(folder=self.folder, job_id=job_id).move_temporary_file(path, "submission_file", keep_as_symlink=True)
+        utils.JobPaths(folder=self.folder, job_id=job_id).move_temporary_file(
+            path, "submission_file", keep_as_symlink=True
+        )
         return job_id
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:
@@ -157,12 +186,19 @@ class SlurmkitExecutor(slurm.SlurmExecutor):  # type: ignore[misc]
 
     def _script(self, command: str, array: int | None) -> str:
         paths = utils.JobPaths(folder=self.folder)
-        logs = [str(path).replace("%j", "%A_%a") if array is not None else str(path) for path in (paths.stdout, paths.stderr)]
+        logs = [
+            str(path).replace("%j", "%A_%a") if array is not None else str(path)
+            for path in (paths.stdout, paths.stderr)
+        ]
         srun = ["--unbuffered", f"--output={logs[0]}"]
         if not self.parameters.get("stderr_to_stdout"):
             srun.append(f"--error={logs[1]}")
-        place = Place(cwd=str(Path.cwd()), run_dir=str(Path(self.folder).absolute()), output=logs[0].replace("%t", "0"))
-        return compile_job(_experiment(self.parameters, shlex.split(command), srun), None, place, array).script
+        place = Place(
+            cwd=str(Path.cwd()), run_dir=str(Path(self.folder).absolute()), output=logs[0].replace("%t", "0")
+        )
+        return compile_job(
+            _experiment(self.parameters, shlex.split(command), srun), None, place, array
+        ).script
 
     def submit_script(self, path: Path) -> str:
         """Give one script to sbatch.
@@ -179,10 +215,24 @@ class SlurmkitExecutor(slurm.SlurmExecutor):  # type: ignore[misc]
         """
         code, out, err = self._run(["sbatch", "--parsable", str(path)])
         if code:
-            said = " ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in err.strip().splitlines()) or f"exit code {code}"
-            if "Unable to contact slurm controller" in said or "slurm.conf" in said or "configuration source" in said:
-                raise SlurmUnavailableError(f"sbatch: {said}", "see which controller is asked with: scontrol ping")
-            raise SlurmRefusedError(f"sbatch refused {path.name}: {said}", "see what the cluster accepts with: slurmkit compile, and its findings")
+            said = (
+                " ".join(
+                    line.removeprefix("sbatch: ").removeprefix("error: ") for line in err.strip().splitlines()
+                )
+                or f"exit code {code}"
+            )
+            if (
+                "Unable to contact slurm controller" in said
+                or "slurm.conf" in said
+                or "configuration source" in said
+            ):
+                raise SlurmUnavailableError(
+                    f"sbatch: {said}", "see which controller is asked with: scontrol ping"
+                )
+            raise SlurmRefusedError(
+                f"sbatch refused {path.name}: {said}",
+                "see what the cluster accepts with: slurmkit compile, and its findings",
+            )
         return self._get_job_id_from_submission_command(out)
 
     @staticmethod
@@ -192,7 +242,9 @@ class SlurmkitExecutor(slurm.SlurmExecutor):  # type: ignore[misc]
         last = text.strip().rpartition("\n")[2]
         match = re.fullmatch(r"(\d+)(?:;\S+)?", last.strip())
         if not match:
-            raise SlurmRefusedError(f"sbatch printed no job id but {text.strip()!r}", "look for the job with: squeue --me")
+            raise SlurmRefusedError(
+                f"sbatch printed no job id but {text.strip()!r}", "look for the job with: squeue --me"
+            )
         return match[1]
 
 
@@ -200,14 +252,18 @@ def _minutes(parameters: Mapping[str, Any]) -> int:
     return int(parameters.get("time", 5))
 
 
-def _experiment(parameters: Mapping[str, Any], argv: Sequence[str], srun_args: Sequence[str] = ()) -> Experiment:
-    """submitit's parameters as an experiment: every one is mapped or refused, and none is dropped."""
+def _experiment(
+    parameters: Mapping[str, Any], argv: Sequence[str], srun_args: Sequence[str] = ()
+) -> Experiment:
+    """Submitit's parameters as an experiment: every one is mapped or refused, and none is dropped."""
     if parameters.get("use_srun", True) is not True:
         raise ConfigError("use_srun=False: without srun no signal reaches the function", "leave use_srun out")
     resources = {key: parameters[key] for key in _SAME if parameters.get(key) is not None}
     for key in ("gpus_per_node", "gpus_per_task", "exclusive"):
         if key in resources:
-            resources[key] = str(resources[key]).lower() if isinstance(resources[key], bool) else str(resources[key])
+            resources[key] = (
+                str(resources[key]).lower() if isinstance(resources[key], bool) else str(resources[key])
+            )
     limit = parameters.get("time", 5)
     return Experiment(
         name=str(parameters.get("job_name", "submitit")),
@@ -217,7 +273,9 @@ def _experiment(parameters: Mapping[str, Any], argv: Sequence[str], srun_args: S
             extra=dict(parameters.get("additional_parameters") or {}),
             **resources,
         ),
-        requeue=Requeue(signal=slurm.SlurmJobEnvironment.USR_SIG, signal_lead=int(parameters.get("signal_delay_s", 90))),
+        requeue=Requeue(
+            signal=slurm.SlurmJobEnvironment.USR_SIG, signal_lead=int(parameters.get("signal_delay_s", 90))
+        ),
         env=Env(
             setup=list(parameters.get("setup") or []),
             teardown=list(parameters.get("teardown") or []),
@@ -242,7 +300,7 @@ def _adopt_slurm_names() -> None:
         original(self, **kwargs)
 
     if not hasattr(original, "__wrapped__"):
-        submitit.AutoExecutor._internal_update_parameters = renamed  # noqa: SLF001
+        submitit.AutoExecutor._internal_update_parameters = renamed  # type: ignore[method-assign]  # noqa: SLF001
 
 
 _adopt_slurm_names()

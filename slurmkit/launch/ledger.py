@@ -6,13 +6,15 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import ConfigError, RunNotFoundError, SlurmkitError
 from slurmkit.runtime.records import read_json_lines, write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Attempt", "Run", "find_run", "new_run_path"]
 
@@ -42,7 +44,9 @@ class Run:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         if not (self.path / "run.json").is_file():
-            raise RunNotFoundError(f"{self.path} is no run folder: it has no run.json", "list the runs with: ls runs/")
+            raise RunNotFoundError(
+                f"{self.path} is no run folder: it has no run.json", "list the runs with: ls runs/"
+            )
 
     @property
     def id(self) -> str:
@@ -55,7 +59,9 @@ class Run:
         try:
             manifest: dict[str, Any] = json.loads((self.path / "run.json").read_text())
         except (OSError, ValueError) as error:
-            raise SlurmkitError(f"{self.path / 'run.json'} cannot be read: {error}", "restore the file, or submit again") from error
+            raise SlurmkitError(
+                f"{self.path / 'run.json'} cannot be read: {error}", "restore the file, or submit again"
+            ) from error
         return manifest
 
     def point_dir(self, point: int) -> Path:
@@ -73,7 +79,15 @@ class Run:
         for path in sorted((self.path / "attempts").glob("[0-9]*.json")):
             record = json.loads(path.read_text())
             points = record.pop("points")
-            found.append(Attempt(**{**record, "points": None if points is None else tuple(points), "differences": tuple(record["differences"])}))
+            found.append(
+                Attempt(
+                    **{
+                        **record,
+                        "points": None if points is None else tuple(points),
+                        "differences": tuple(record["differences"]),
+                    }
+                )
+            )
         return found
 
     def add_attempt(self, attempt: Attempt) -> Path:
@@ -109,7 +123,12 @@ class Run:
 
 def new_run_path(runs_dir: Path, name: str) -> Path:
     """The path of a run folder that does not exist yet: ``<name>-<YYYYmmdd-HHMMSS>-<4 hex>``."""
-    stem = "".join(character if character.isalnum() or character in "._-" else "_" for character in name).lstrip(".") or "run"
+    stem = (
+        "".join(character if character.isalnum() or character in "._-" else "_" for character in name).lstrip(
+            "."
+        )
+        or "run"
+    )
     return runs_dir.absolute() / f"{stem[:80]}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
@@ -134,11 +153,16 @@ def create_run(path: Path) -> None:
         ) from error
 
 
-def write_manifest(path: Path, manifest: Mapping[str, Any], script: str, points: Iterable[Sequence[str]] | None) -> None:
+def write_manifest(
+    path: Path, manifest: Mapping[str, Any], script: str, points: Iterable[Sequence[str]] | None
+) -> None:
     """Write ``job.sbatch``, ``points.jsonl`` and, last, ``run.json``, which makes the folder a run."""
     write_atomic(path / "job.sbatch", script)
     if points is not None:
-        lines = (json.dumps({"index": index, "overrides": list(overrides)}) for index, overrides in enumerate(points))
+        lines = (
+            json.dumps({"index": index, "overrides": list(overrides)})
+            for index, overrides in enumerate(points)
+        )
         write_atomic(path / "points.jsonl", "".join(line + "\n" for line in lines))
     write_atomic(path / "run.json", json.dumps(manifest, indent=1, default=str) + "\n")
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from slurmkit.compiler.directives import Directives
 from slurmkit.units import format_memory, parse_duration, parse_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from slurmkit.compiler.directives import Directives
 
 __all__ = ["differences"]
 
@@ -19,7 +23,9 @@ def _mib(text: str) -> object:
 
 
 def _gres(text: str) -> object:
-    return frozenset(part.removeprefix("gres/").removeprefix("gres:").replace("=", ":") for part in text.split(",") if part)
+    return frozenset(
+        part.removeprefix("gres/").removeprefix("gres:").replace("=", ":") for part in text.split(",") if part
+    )
 
 
 def _switches(text: str) -> object:
@@ -63,7 +69,13 @@ def differences(directives: Directives, job: Mapping[str, str]) -> tuple[dict[st
             found.append({"option": f"--{option}", "asked": asked, "got": got})
     asked_requeue = "requeue" in directives
     if "Requeue" in job and (job["Requeue"] == "1") is not asked_requeue:
-        found.append({"option": "--requeue" if asked_requeue else "--no-requeue", "asked": "yes", "got": f"Requeue={job['Requeue']}"})
+        found.append(
+            {
+                "option": "--requeue" if asked_requeue else "--no-requeue",
+                "asked": "yes",
+                "got": f"Requeue={job['Requeue']}",
+            }
+        )
     return tuple(found)
 
 

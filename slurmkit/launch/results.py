@@ -6,14 +6,17 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
 
-from slurmkit.launch.ledger import Run
 from slurmkit.runtime.records import read_json, write_atomic
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from slurmkit.launch.ledger import Run
 
 __all__ = ["RecordResult", "point_result"]
 
@@ -29,7 +32,12 @@ class RecordResult(Callback):
             return
         finished = job_return.status is JobStatus.COMPLETED
         value = job_return.return_value if finished else None
-        record = {"state": "finished" if finished else "failed", "value": _plain(value), "error": "" if finished else repr(job_return._return_value), "time": time.time()}  # noqa: SLF001 - the property raises
+        record = {
+            "state": "finished" if finished else "failed",
+            "value": _plain(value),
+            "error": "" if finished else repr(job_return._return_value),  # noqa: SLF001 - the property raises it
+            "time": time.time(),
+        }
         write_atomic(Path(folder) / "result.json", json.dumps(record) + "\n")
 
 

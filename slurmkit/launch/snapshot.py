@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slurmkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Project", "copy_project", "find_project"]
 
@@ -36,7 +39,9 @@ class Project:
 
 def _git(root: Path, *argv: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", root, *argv], capture_output=True, timeout=_GIT_TIMEOUT, check=False)
+        done = subprocess.run(
+            ["git", "-C", root, *argv], capture_output=True, timeout=_GIT_TIMEOUT, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return os.fsdecode(done.stdout) if done.returncode == 0 else None
@@ -54,9 +59,13 @@ def find_project(cwd: Path) -> Project:
 
 def _files(project: Project, skip: Path) -> Iterator[Path]:
     """The project's files: what git tracks or would track, else whatever looks like code."""
-    listed = _git(project.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard") if project.in_git else None
+    listed = (
+        _git(project.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        if project.in_git
+        else None
+    )
     if listed is not None:
-        found = (project.root / name for name in listed.split("\0") if name)
+        found: Iterator[Path] = (project.root / name for name in listed.split("\0") if name)
     else:
         found = _walk(project.root)
     for path in found:
@@ -66,8 +75,16 @@ def _files(project: Project, skip: Path) -> Iterator[Path]:
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in _SKIPPED and not name.startswith(".") and not (Path(folder) / name / "pyvenv.cfg").exists()]
-        yield from (Path(folder) / name for name in files if Path(name).suffix in _CODE and not name.startswith("."))
+        folders[:] = [
+            name
+            for name in folders
+            if name not in _SKIPPED
+            and not name.startswith(".")
+            and not (Path(folder) / name / "pyvenv.cfg").exists()
+        ]
+        yield from (
+            Path(folder) / name for name in files if Path(name).suffix in _CODE and not name.startswith(".")
+        )
 
 
 def copy_project(project: Project, target: Path, runs_dir: Path, max_mb: int) -> int:

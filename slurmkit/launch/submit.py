@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmkit import __version__
 from slurmkit.cluster.client import SlurmClient, open_client
-from slurmkit.cluster.model import ClusterSnapshot
 from slurmkit.compiler.plan import JobPlan, Place, compile_job
-from slurmkit.config.schema import Experiment
 from slurmkit.errors import PreflightError, SlurmkitError, SlurmUnavailableError
 from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
 from slurmkit.launch.readback import differences
 from slurmkit.launch.snapshot import Project, copy_project, find_project
+
+if TYPE_CHECKING:
+    from slurmkit.cluster.model import ClusterSnapshot
+    from slurmkit.config.schema import Experiment
 
 __all__ = ["check_plan", "submit"]
 
@@ -61,8 +63,18 @@ def submit(
     snapshot = client.snapshot()
     path = new_run_path(cwd / experiment.runs_dir, experiment.name)
     project = find_project(cwd)
-    place = Place(cwd=str(cwd), run_dir=str(path), code_dir=str(path / "code" / _inside(cwd, project)) if experiment.snapshot.enabled else None)
-    plan = compile_job(_from_snapshot(experiment, project, path), snapshot, place, None if points is None else len(points), points=points is not None)
+    place = Place(
+        cwd=str(cwd),
+        run_dir=str(path),
+        code_dir=str(path / "code" / _inside(cwd, project)) if experiment.snapshot.enabled else None,
+    )
+    plan = compile_job(
+        _from_snapshot(experiment, project, path),
+        snapshot,
+        place,
+        None if points is None else len(points),
+        points=points is not None,
+    )
     check_plan(plan, force=force, say=say)
     create_run(path)
     try:
@@ -92,7 +104,11 @@ def _from_snapshot(experiment: Experiment, project: Project, path: Path) -> Expe
 
     def moved(word: str) -> str:
         file = Path(word)
-        return str(path / "code" / file.relative_to(root)) if file.is_absolute() and file.is_relative_to(root) and file.exists() else word
+        return (
+            str(path / "code" / file.relative_to(root))
+            if file.is_absolute() and file.is_relative_to(root) and file.exists()
+            else word
+        )
 
     payload = replace(experiment.payload, command=[moved(word) for word in experiment.payload.command])
     return replace(experiment, payload=payload)
@@ -134,7 +150,14 @@ def _manifest(experiment: Experiment, project: Project, snapshot: ClusterSnapsho
     }
 
 
-def _read_back(plan: JobPlan, client: SlurmClient, cluster: str, job_id: str, points: Sequence[Sequence[str]] | None, say: Say) -> Attempt:
+def _read_back(
+    plan: JobPlan,
+    client: SlurmClient,
+    cluster: str,
+    job_id: str,
+    points: Sequence[Sequence[str]] | None,
+    say: Say,
+) -> Attempt:
     """Ask Slurm for the job it made. The job exists by now: what fails here is said and is no error."""
     found: tuple[dict[str, str], ...] = ()
     try:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from slurmkit.config.schema import SECTIONS
 from slurmkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from hydra.core.override_parser.types import Override
 
 __all__ = ["cross_product", "split_overrides"]
 
@@ -33,9 +37,13 @@ def split_overrides(overrides: Sequence[str], *, ours: bool) -> tuple[list[str],
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
-        raise ConfigError(str(error).splitlines()[0], "quote what the shell or Hydra would read: 'key=\"a,b\"'") from error
+        raise ConfigError(
+            str(error).splitlines()[0], "quote what the shell or Hydra would read: 'key=\"a,b\"'"
+        ) from error
     fixed = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
-    return fixed, cross_product([override for override in parsed if override.is_sweep_override()], SECTIONS if ours else ())
+    return fixed, cross_product(
+        [override for override in parsed if override.is_sweep_override()], SECTIONS if ours else ()
+    )
 
 
 def cross_product(sweeps: Iterable[Override], shared: Collection[str] = ()) -> list[list[str]]:
@@ -58,6 +66,9 @@ def cross_product(sweeps: Iterable[Override], shared: Collection[str] = ()) -> l
                 f"give {key} one value, and submit once for each other value",
             )
         if not override.is_discrete_sweep():
-            raise ConfigError(f"{key}: an interval has no grid of values", f"name the values: {key}=1,2,3 or {key}=range(0,10)")
+            raise ConfigError(
+                f"{key}: an interval has no grid of values",
+                f"name the values: {key}=1,2,3 or {key}=range(0,10)",
+            )
         axes.append([f"{key}={value}" for value in override.sweep_string_iterator()])
     return [list(point) for point in itertools.product(*axes)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slurmkit.cluster.client import SlurmClient
 from slurmkit.errors import SlurmUnavailableError
-from slurmkit.launch.ledger import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from slurmkit.cluster.client import SlurmClient
+    from slurmkit.launch.ledger import Run
 
 __all__ = ["UNFINISHED", "PointStatus", "TaskState", "run_status", "task_states"]
 
@@ -55,7 +58,9 @@ def task_states(client: SlurmClient, names: Sequence[str]) -> dict[str, TaskStat
         State by name.
     """
     wanted = set(names)
-    found = {state.name: state for state in map(_from_queue, client.queue(_job_ids(names))) if state.name in wanted}
+    found = {
+        state.name: state for state in map(_from_queue, client.queue(_job_ids(names))) if state.name in wanted
+    }
     forgotten = [name for name in names if name not in found]
     if forgotten:
         for state in filter(None, map(_from_history, client.history(_job_ids(forgotten)) or [])):
@@ -120,14 +125,21 @@ def run_status(run: Run, client: SlurmClient) -> list[PointStatus]:
             newest[point] = attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"
     states = task_states(client, list(newest.values())) if newest else {}
     exits = run.exits()
-    return [_point_status(point, name, states.get(name), exits.get(point)) for point, name in sorted(newest.items())]
+    return [
+        _point_status(point, name, states.get(name), exits.get(point))
+        for point, name in sorted(newest.items())
+    ]
 
 
-def _point_status(point: int, name: str, live: TaskState | None, ended: Mapping[str, Any] | None) -> PointStatus:
+def _point_status(
+    point: int, name: str, live: TaskState | None, ended: Mapping[str, Any] | None
+) -> PointStatus:
     mine = ended if ended is not None and ended["job"] == name.partition("_")[0] else None
     restarts = int(mine["restart"]) if mine else 0
     if live is not None:
-        return PointStatus(point, name, live.state, live.reason, live.nodes, max(restarts, live.restarts), live.source)
+        return PointStatus(
+            point, name, live.state, live.reason, live.nodes, max(restarts, live.restarts), live.source
+        )
     if mine is None:
         return PointStatus(point, name, "LOST", "Slurm has forgotten it and it left no record", "", 0, "none")
     state = "COMPLETED" if mine["exit"] == 0 else "FAILED"

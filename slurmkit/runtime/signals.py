@@ -82,19 +82,27 @@ class SignalFlags:
 
 
 @contextlib.contextmanager
-def catch_signals() -> Iterator[SignalFlags]:
+def catch_signals(*, last: bool = False) -> Iterator[SignalFlags]:
     """Note SIGUSR1, SIGTERM and SIGINT instead of dying of them, until the block ends.
 
     Enter it before anything slow (such as ``import torch``): before that, SIGUSR1 kills.
-    The handlers that were there before come back at the end. Only the main thread can do this.
+    Only the main thread can do this.
+
+    Args:
+        last: the process exits right after the block: from its end on the signals are ignored. An
+            interpreter with torch takes up to seconds to shut down, and a warning of Slurm that comes
+            then would turn a finished run into a failed one. Otherwise, and where the block raises, the
+            handlers from before come back.
     """
     flags = SignalFlags()
     before = {number: signal.signal(number, flags.note) for number in _SIGNALS}
+    ignore = False
     try:
         yield flags
+        ignore = last
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if ignore else handler)
 
 
 def shield_worker(_worker: int = 0) -> None:

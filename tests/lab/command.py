@@ -20,13 +20,23 @@ _ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_ME
 def call(lab: Lab, cwd: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a folder, with this interpreter's folder first on PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(argv, cwd=cwd, env={**lab.env, "PATH": path, **env}, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        argv,
+        cwd=cwd,
+        env={**lab.env, "PATH": path, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def slurmkit(lab: Lab, cwd: Path, *words: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
     """``slurmkit WORDS`` in a folder; its exit code is part of every promise."""
     done = call(lab, cwd, "slurmkit", *words, **env)
-    assert done.returncode == code, f"slurmkit {' '.join(words)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == code, (
+        f"slurmkit {' '.join(words)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    )
     assert "Traceback" not in done.stderr
     return done
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from command import call, slurmkit, status, wait_ended
 
 from slurmkit.launch.ledger import find_run
-from slurmkit.lab.daemons import Lab
+
+if TYPE_CHECKING:
+    from slurmkit.lab.daemons import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -33,7 +36,12 @@ if __name__ == "__main__":
 def app(tmp_path: Path) -> Path:
     """A user's Hydra app, whose own groups are called as ours are."""
     (tmp_path / "app.py").write_text(APP)
-    for name, text in {"main.yaml": "defaults: [{resources: one_node}, {topology: any}, _self_]\nx: 1\ns: ''\n", "resources/one_node.yaml": "kind: mine\n", "resources/big.yaml": "kind: big\n", "topology/any.yaml": "of: mine\n"}.items():
+    for name, text in {
+        "main.yaml": "defaults: [{resources: one_node}, {topology: any}, _self_]\nx: 1\ns: ''\n",
+        "resources/one_node.yaml": "kind: mine\n",
+        "resources/big.yaml": "kind: big\n",
+        "topology/any.yaml": "of: mine\n",
+    }.items():
         (tmp_path / "cfg" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "cfg" / name).write_text(text)
     return tmp_path
@@ -46,8 +54,15 @@ def points(folder: Path) -> list[list[str]]:
 @pytest.mark.parametrize("sweeper", ["basic", "slurmkit"])
 def test_a_users_app_under_either_sweeper(lab: Lab, app: Path, sweeper: str) -> None:
     """``hydra/launcher=slurmkit`` submits one array for an app with groups of our names, and each point runs as typed."""
-    words = ["hydra/launcher=slurmkit", f"hydra/sweeper={sweeper}", "hydra/launcher/resources=two_nodes", "hydra.launcher.resources.gres=gpu:1"]
-    done = call(lab, app, "python", "app.py", "-m", *words, "resources=big", "x=1,2", "s='a,b `id` $(id) \"q\"'")
+    words = [
+        "hydra/launcher=slurmkit",
+        f"hydra/sweeper={sweeper}",
+        "hydra/launcher/resources=two_nodes",
+        "hydra.launcher.resources.gres=gpu:1",
+    ]
+    done = call(
+        lab, app, "python", "app.py", "-m", *words, "resources=big", "x=1,2", "s='a,b `id` $(id) \"q\"'"
+    )
     assert done.returncode == 0, done.stderr
     assert wait_ended(lab, app) == ["COMPLETED", "COMPLETED"]
     log = slurmkit(lab, app, "logs", "last", "--point", "1").stdout
@@ -59,7 +74,9 @@ def test_a_users_app_under_either_sweeper(lab: Lab, app: Path, sweeper: str) -> 
 
 def test_a_failing_point_fails_alone(lab: Lab, app: Path) -> None:
     """``hydra.launcher.wait=true`` waits; the task that raised is FAILED, the others keep their results, the exit code is 1."""
-    done = call(lab, app, "python", "app.py", "-m", "hydra/launcher=slurmkit", "hydra.launcher.wait=true", "x=2,3")
+    done = call(
+        lab, app, "python", "app.py", "-m", "hydra/launcher=slurmkit", "hydra.launcher.wait=true", "x=2,3"
+    )
     assert done.returncode == 1
     assert "1 of 2 points did not complete: 1 FAILED" in done.stderr
     assert "Traceback" not in done.stderr
@@ -76,7 +93,18 @@ def test_a_module_and_its_config_flags_are_started_again(lab: Lab, app: Path) ->
     (app / "app.py").rename(app / "package" / "tool.py")
     (app / "cfg").rename(app / "package" / "cfg")
     (app / "package" / "cfg" / "other.yaml").write_text("defaults: [main, _self_]\nx: 7\n")
-    done = call(lab, app, "python", "-m", "package.tool", "-m", "--config-name", "other", "hydra/launcher=slurmkit", "s=a,b")
+    done = call(
+        lab,
+        app,
+        "python",
+        "-m",
+        "package.tool",
+        "-m",
+        "--config-name",
+        "other",
+        "hydra/launcher=slurmkit",
+        "s=a,b",
+    )
     assert done.returncode == 0, done.stderr
     assert wait_ended(lab, app) == ["COMPLETED", "COMPLETED"]
     assert slurmkit(lab, app, "logs", "last").stdout == "value 7 a mine 1\n"
@@ -84,7 +112,16 @@ def test_a_module_and_its_config_flags_are_started_again(lab: Lab, app: Path) ->
 
 def test_what_cannot_run_is_said_before_the_array(lab: Lab, app: Path) -> None:
     """Preflight holds for multiruns too: exit code 3, the launcher's key, and nothing written."""
-    done = call(lab, app, "python", "app.py", "-m", "hydra/launcher=slurmkit", "hydra.launcher.resources.partition=lwo", "x=1,2")
+    done = call(
+        lab,
+        app,
+        "python",
+        "app.py",
+        "-m",
+        "hydra/launcher=slurmkit",
+        "hydra.launcher.resources.partition=lwo",
+        "x=1,2",
+    )
     assert done.returncode == 3
     assert "low, high" in done.stderr
     assert "Traceback" not in done.stderr
@@ -96,7 +133,12 @@ def test_our_apps_multirun_is_one_array_of_the_same_resources(lab: Lab, tmp_path
     words = ["experiment=digits", "resources.time=7", "optim.lr=1e-3,3e-3", "trainer.steps=1,2"]
     done = call(lab, tmp_path, "python", "-m", "trainer", "-m", *words)
     assert done.returncode == 0, done.stderr
-    assert points(tmp_path) == [["optim.lr=0.001", "trainer.steps=1"], ["optim.lr=0.001", "trainer.steps=2"], ["optim.lr=0.003", "trainer.steps=1"], ["optim.lr=0.003", "trainer.steps=2"]]
+    assert points(tmp_path) == [
+        ["optim.lr=0.001", "trainer.steps=1"],
+        ["optim.lr=0.001", "trainer.steps=2"],
+        ["optim.lr=0.003", "trainer.steps=1"],
+        ["optim.lr=0.003", "trainer.steps=2"],
+    ]
     run = Path(done.stdout.strip())
     script = (run / "job.sbatch").read_text()
     assert "#SBATCH --array=0-3\n" in script
@@ -114,8 +156,12 @@ def test_our_apps_multirun_is_one_array_of_the_same_resources(lab: Lab, tmp_path
         (["optim.lr=interval(0,1)"], "interval", "name the values"),
     ],
 )
-@pytest.mark.parametrize("program", [("python", "-m", "trainer", "-m"), ("slurmkit", "submit", "-m")], ids=["trainer", "slurmkit"])
-def test_a_bad_sweep_fails_on_the_login_node(lab: Lab, tmp_path: Path, program: tuple[str, ...], words: list[str], said: str, hint: str) -> None:
+@pytest.mark.parametrize(
+    "program", [("python", "-m", "trainer", "-m"), ("slurmkit", "submit", "-m")], ids=["trainer", "slurmkit"]
+)
+def test_a_bad_sweep_fails_on_the_login_node(
+    lab: Lab, tmp_path: Path, program: tuple[str, ...], words: list[str], said: str, hint: str
+) -> None:
     """A misspelt key, choice or grid is one line and a hint before anything is submitted, and not a failure of each task."""
     done = call(lab, tmp_path, *program, *words)
     assert done.returncode == 2

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from command import call, slurmkit, status, wait_ended
 from polling import wait_until
 
 from slurmkit.launch.ledger import find_run
-from slurmkit.lab.daemons import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slurmkit.lab.daemons import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -26,8 +30,17 @@ def command(*words: str) -> str:
 
 
 def test_a_run_from_submission_to_log(lab: Lab, tmp_path: Path) -> None:
-    """submit prints the run folder; the job runs on the nodes and ranks asked, and its log and states are found by ``last``."""
-    done = slurmkit(lab, tmp_path, "submit", *ONE, command("bash", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS, $CUDA_VISIBLE_DEVICES"), "resources=two_nodes", "resources.gres=gpu:a100:2", "topology=one_switch")
+    """Submit prints the run folder; the job runs on the nodes and ranks asked, and its log and states are found by ``last``."""
+    done = slurmkit(
+        lab,
+        tmp_path,
+        "submit",
+        *ONE,
+        command("bash", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS, $CUDA_VISIBLE_DEVICES"),
+        "resources=two_nodes",
+        "resources.gres=gpu:a100:2",
+        "topology=one_switch",
+    )
     run = Path(done.stdout.strip())
     assert wait_ended(lab, tmp_path) == ["COMPLETED"]
     log = slurmkit(lab, tmp_path, "logs", "last").stdout.splitlines()
@@ -46,15 +59,41 @@ def test_a_run_from_submission_to_log(lab: Lab, tmp_path: Path) -> None:
 def test_the_printed_script_submitted_by_hand_is_the_same_job(lab: Lab, tmp_path: Path) -> None:
     """A person pipes ``slurmkit compile`` into a file and sbatch: the same ranks run the same words."""
     script = tmp_path / "my job.sbatch"
-    script.write_text(slurmkit(lab, tmp_path, "compile", *ONE, command("bash", "-c", "echo rank $SLURM_PROCID"), "resources=two_nodes", "resources.gres=gpu:2").stdout)
+    script.write_text(
+        slurmkit(
+            lab,
+            tmp_path,
+            "compile",
+            *ONE,
+            command("bash", "-c", "echo rank $SLURM_PROCID"),
+            "resources=two_nodes",
+            "resources.gres=gpu:2",
+        ).stdout
+    )
     job = lab.run(["sbatch", "--parsable", str(script)]).stdout.strip()
     log = tmp_path / f"experiment-{job}.log"
     wait_until(lambda: log.exists() and len(log.read_text().splitlines()) == 4, 30, "four ranks to print")
     assert sorted(log.read_text().splitlines()) == [f"rank {rank}" for rank in range(4)]
-    wait_until(lambda: list((tmp_path / "runs" / f"experiment-{job}" / "exits").glob("*.jsonl")), 30, "the exit record")
+    wait_until(
+        lambda: list((tmp_path / "runs" / f"experiment-{job}" / "exits").glob("*.jsonl")),
+        30,
+        "the exit record",
+    )
 
 
-NAMES = ["two words", "it's", 'say "hi" # now', "`touch PWNED`", "$(touch PWNED)", "back\\slash", "[1-3],x", "a;b&&c|d", "ünï→", "-dash", "100%j"]
+NAMES = [
+    "two words",
+    "it's",
+    'say "hi" # now',
+    "`touch PWNED`",
+    "$(touch PWNED)",
+    "back\\slash",
+    "[1-3],x",
+    "a;b&&c|d",
+    "ünï→",
+    "-dash",
+    "100%j",
+]
 WORDS = ["$(touch PWNED)", "`id`", "a,b", "[1,2]", "x y", "{a: 1}", "back\\slash"]
 
 
@@ -63,11 +102,18 @@ def test_odd_names_and_words_arrive_as_written(lab: Lab, tmp_path: Path) -> None
     runs = {}
     for name in NAMES:
         quoted = "name='" + name.replace("'", "\\'") + "'"
-        runs[name] = slurmkit(lab, tmp_path, "submit", *ONE, quoted, command("printf", "<%s>", *WORDS)).stdout.strip()
+        runs[name] = slurmkit(
+            lab, tmp_path, "submit", *ONE, quoted, command("printf", "<%s>", *WORDS)
+        ).stdout.strip()
     for name, run in runs.items():
         assert wait_ended(lab, tmp_path, run) == ["COMPLETED"], name
         job = find_run(run, tmp_path / "runs").attempts()[-1].job_id
-        assert lab.run(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%j"]).stdout.strip("\n") == name
+        assert (
+            lab.run(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%j"]).stdout.strip(
+                "\n"
+            )
+            == name
+        )
         assert slurmkit(lab, tmp_path, "logs", run).stdout == "".join(f"<{word}>" for word in WORDS)
     assert not list(tmp_path.rglob("PWNED"))
 
@@ -89,7 +135,9 @@ def test_a_name_with_a_line_break_is_refused(lab: Lab, tmp_path: Path) -> None:
         ("resources.mem=64G", "up to 16000M", "resources.mem=16000M"),
     ],
 )
-def test_what_can_never_run_stops_with_exit_code_3(lab: Lab, tmp_path: Path, override: str, accepted: str, mend: str) -> None:
+def test_what_can_never_run_stops_with_exit_code_3(
+    lab: Lab, tmp_path: Path, override: str, accepted: str, mend: str
+) -> None:
     """Preflight against the live cluster: nothing is submitted or written, and the override that is given mends it."""
     before = lab.run(["squeue", "--noheader", "--states=all"]).stdout
     done = slurmkit(lab, tmp_path, "submit", *ONE, command("true"), override, code=3)
@@ -114,14 +162,25 @@ def test_a_time_over_the_partitions_limit_is_impossible(lab: Lab, tmp_path: Path
 
 def test_force_submits_all_the_same(lab: Lab, tmp_path: Path) -> None:
     """``--force`` hands even an impossible plan to Slurm, whose own words are then the error, and no folder is left."""
-    done = slurmkit(lab, tmp_path, "submit", "--force", *ONE, command("true"), "resources.partition=lwo", code=1)
+    done = slurmkit(
+        lab, tmp_path, "submit", "--force", *ONE, command("true"), "resources.partition=lwo", code=1
+    )
     assert "nvalid partition" in done.stderr
     assert not list((tmp_path / "runs").iterdir())
 
 
 def test_more_nodes_than_a_leaf_is_a_warning(lab: Lab, tmp_path: Path) -> None:
     """Five nodes under one switch of four: the script is printed, and stderr says how long the job waits."""
-    done = slurmkit(lab, tmp_path, "compile", *ONE, command("true"), "topology=one_switch", "topology.wait='1:00'", "resources.nodes=5")
+    done = slurmkit(
+        lab,
+        tmp_path,
+        "compile",
+        *ONE,
+        command("true"),
+        "topology=one_switch",
+        "topology.wait='1:00'",
+        "resources.nodes=5",
+    )
     assert "not now: topology.switches" in done.stderr
     assert "waits 00:01:00" in done.stderr
     assert "#SBATCH --switches=1@1:00" in done.stdout
@@ -150,7 +209,9 @@ def test_what_slurm_has_forgotten_is_told_by_the_run_itself(lab: Lab, tmp_path: 
     path = next((tmp_path / "runs").glob("*/attempts/0001.json"))
     record = json.loads(path.read_text())
     exits = next((tmp_path / "runs").glob("*/exits/*.jsonl"))
-    exits.write_text(exits.read_text().replace(f'"{record["job_id"]}"', '"4000000"'))  # a job of that id is forgotten
+    exits.write_text(
+        exits.read_text().replace(f'"{record["job_id"]}"', '"4000000"')
+    )  # a job of that id is forgotten
     path.write_text(json.dumps({**record, "job_id": "4000000"}))
     (point,) = status(lab, tmp_path)
     assert (point["state"], point["reason"], point["source"]) == ("FAILED", "exit code 3", "exits")
@@ -161,7 +222,11 @@ def test_status_with_accounting(start_lab: Callable[..., Lab], tmp_path: Path) -
     lab = start_lab(nodes=1, leaf=1, accounting=True)
     slurmkit(lab, tmp_path, "submit", "--wait", *ONE, command("true"))
     job = find_run("last", tmp_path / "runs").attempts()[-1].job_id
-    wait_until(lambda: "COMPLETED" in lab.run(["sacct", "-XnPj", job, "-o", "State"]).stdout, 30, "sacct to know the job")
+    wait_until(
+        lambda: "COMPLETED" in lab.run(["sacct", "-XnPj", job, "-o", "State"]).stdout,
+        30,
+        "sacct to know the job",
+    )
     # A squeue that has forgotten everything, in front of the real one.
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin" / "squeue"
@@ -169,7 +234,14 @@ def test_status_with_accounting(start_lab: Callable[..., Lab], tmp_path: Path) -
     fake.chmod(0o755)
     path = f"{fake.parent}{os.pathsep}{os.environ['PATH']}"
     python = Path(call(lab, tmp_path, "which", "slurmkit").stdout.strip())
-    done = subprocess.run([python, "status", "last", "--json"], cwd=tmp_path, env={**lab.env, "PATH": path}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [python, "status", "last", "--json"],
+        cwd=tmp_path,
+        env={**lab.env, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     (point,) = json.loads(done.stdout)["points"]
     assert (point["state"], point["source"]) == ("COMPLETED", "sacct")
 
@@ -190,8 +262,17 @@ def test_the_job_runs_from_its_snapshot(lab: Lab, tmp_path: Path) -> None:
 
 def test_variables_of_the_caller_change_nothing(lab: Lab, tmp_path: Path) -> None:
     """``SBATCH_*`` and a surrounding job's ``SLURM_*`` would override the script: they do not reach sbatch."""
-    hostile = {"SBATCH_PARTITION": "high", "SBATCH_TIMELIMIT": "1", "SLURM_MEM_PER_NODE": "50", "SQUEUE_FORMAT": "%i", "SLURM_CPU_BIND": "verbose,map_cpu:0", "SLURM_JOB_ID": "1"}
-    slurmkit(lab, tmp_path, "submit", "--wait", *ONE, command("bash", "-c", "echo $SLURM_JOB_PARTITION"), **hostile)
+    hostile = {
+        "SBATCH_PARTITION": "high",
+        "SBATCH_TIMELIMIT": "1",
+        "SLURM_MEM_PER_NODE": "50",
+        "SQUEUE_FORMAT": "%i",
+        "SLURM_CPU_BIND": "verbose,map_cpu:0",
+        "SLURM_JOB_ID": "1",
+    }
+    slurmkit(
+        lab, tmp_path, "submit", "--wait", *ONE, command("bash", "-c", "echo $SLURM_JOB_PARTITION"), **hostile
+    )
     assert slurmkit(lab, tmp_path, "logs", "last").stdout.splitlines()[-1] == "low"
     assert find_run("last", tmp_path / "runs").attempts()[-1].differences == ()
 
@@ -203,14 +284,26 @@ def test_a_dead_slurmctld_is_exit_code_4(start_lab: Callable[..., Lab], tmp_path
     runs = sorted(path.name for path in (tmp_path / "runs").iterdir())
     pid = int((lab.root / "run" / "slurmctld.pid").read_text())
     os.kill(pid, 9)
-    wait_until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2], 10, "slurmctld to be gone")
-    for words in (["compile", *ONE, command("true")], ["submit", *ONE, command("true")], ["status", "last"], ["cancel", "last"]):
+    wait_until(
+        lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2],
+        10,
+        "slurmctld to be gone",
+    )
+    for words in (
+        ["compile", *ONE, command("true")],
+        ["submit", *ONE, command("true")],
+        ["status", "last"],
+        ["cancel", "last"],
+    ):
         done = slurmkit(lab, tmp_path, *words, code=4)
         assert "slurmctld cannot be reached" in done.stderr
         assert "hint:" in done.stderr
         assert done.stdout == ""
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == runs
-    assert "#SBATCH --job-name=experiment" in slurmkit(lab, tmp_path, "submit", "--dry-run", *ONE, command("true")).stdout, "--dry-run asks Slurm nothing"
+    assert (
+        "#SBATCH --job-name=experiment"
+        in slurmkit(lab, tmp_path, "submit", "--dry-run", *ONE, command("true")).stdout
+    ), "--dry-run asks Slurm nothing"
 
 
 def test_a_slurm_conf_that_is_not_there_is_exit_code_4(lab: Lab, tmp_path: Path) -> None:

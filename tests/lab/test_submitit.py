@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from command import call
 
-from slurmkit.lab.daemons import Lab
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurmkit.lab.daemons import Lab
 
 pytestmark = pytest.mark.lab
 

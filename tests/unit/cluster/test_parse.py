@@ -6,7 +6,15 @@ import pytest
 
 from slurmkit.cluster.fabric import Fabric, Switch
 from slurmkit.cluster.model import Gres
-from slurmkit.cluster.parse import expand, parse_config, parse_fabric, parse_gres, parse_nodes, parse_partitions, parse_records
+from slurmkit.cluster.parse import (
+    expand,
+    parse_config,
+    parse_fabric,
+    parse_gres,
+    parse_nodes,
+    parse_partitions,
+    parse_records,
+)
 from slurmkit.units import UNLIMITED
 
 
@@ -66,7 +74,16 @@ def test_values_with_blanks_stay_whole() -> None:
 
 @pytest.mark.parametrize(
     ("state", "usable"),
-    [("IDLE", True), ("MIXED", True), ("ALLOCATED", True), ("IDLE+CLOUD+POWERED_DOWN", True), ("IDLE+DRAIN", False), ("DOWN*", False), ("IDLE*", False), ("IDLE+SOMETHING_NEW", True)],
+    [
+        ("IDLE", True),
+        ("MIXED", True),
+        ("ALLOCATED", True),
+        ("IDLE+CLOUD+POWERED_DOWN", True),
+        ("IDLE+DRAIN", False),
+        ("DOWN*", False),
+        ("IDLE*", False),
+        ("IDLE+SOMETHING_NEW", True),
+    ],
 )
 def test_a_node_is_usable_unless_somebody_must_mend_it(state: str, usable: bool) -> None:
     """Drained, down and silent nodes take no job; powered-down cloud nodes do, and unknown states are kept."""
@@ -78,14 +95,26 @@ def test_partitions_have_their_limits() -> None:
     """Time, nodes and preemption of a partition, with UNLIMITED where there is no limit."""
     text = "PartitionName=low Default=YES GraceTime=20 MaxNodes=UNLIMITED MaxTime=1-00:00:00 PreemptMode=REQUEUE State=UP TotalNodes=8"
     (low,) = parse_partitions(parse_records(text))
-    assert (low.name, low.default, low.max_time, low.max_nodes, low.grace_time, low.preempt_mode) == ("low", True, 86400, UNLIMITED, 20, "REQUEUE")
+    assert (low.name, low.default, low.max_time, low.max_nodes, low.grace_time, low.preempt_mode) == (
+        "low",
+        True,
+        86400,
+        UNLIMITED,
+        20,
+        "REQUEUE",
+    )
 
 
 def test_the_controllers_settings_are_read() -> None:
     """Release, cluster, the switch wait and the plugins that may rewrite a job come from ``show config``."""
     text = "SLURM_VERSION           = 22.05.8\nClusterName             = lab\nJobSubmitPlugins        = lua\nCliFilterPlugins        = (null)\nSchedulerParameters     = bf_interval=1,max_switch_wait=60\n"
     config = parse_config(text)
-    assert (config.release, config.cluster, config.rewriters, config.max_switch_wait) == ((22, 5, 8), "lab", ("lua",), 60)
+    assert (config.release, config.cluster, config.rewriters, config.max_switch_wait) == (
+        (22, 5, 8),
+        "lab",
+        ("lua",),
+        60,
+    )
     assert parse_config("").max_switch_wait == 300
 
 
@@ -99,5 +128,7 @@ def test_the_tree_is_read_with_its_leaves() -> None:
     assert fabric.leaves == (Switch("leaf1", 0, ("n1", "n2")), Switch("leaf2", 0, ("n3", "n4", "n5")))
     everything = frozenset({"n1", "n2", "n3", "n4", "n5"})
     assert [fabric.largest_leaves(everything, count) for count in (1, 2)] == [3, 5]
-    assert fabric.largest_leaves(frozenset({"n1", "n2", "n3"}), 1) == 2, "nodes of other partitions do not count"
+    assert fabric.largest_leaves(frozenset({"n1", "n2", "n3"}), 1) == 2, (
+        "nodes of other partitions do not count"
+    )
     assert Fabric().leaves == ()

@@ -13,15 +13,24 @@ from slurmkit.config.schema import Experiment, Requeue, Resources, Topology
 from slurmkit.units import UNLIMITED
 
 NAMES = tuple(f"n{index}" for index in range(1, 9))
-NODES = tuple(Node(name, frozenset({"IDLE"}), 8, 16000, (Gres("gpu", "a100", 4),), ("low", "high")) for name in NAMES)
+NODES = tuple(
+    Node(name, frozenset({"IDLE"}), 8, 16000, (Gres("gpu", "a100", 4),), ("low", "high")) for name in NAMES
+)
 LOW = Partition("low", True, "UP", 86400, UNLIMITED, "REQUEUE", 20, 8)
 HIGH = replace(LOW, name="high", default=False, max_time=UNLIMITED)
 FABRIC = Fabric((Switch("leaf1", 0, NAMES[:4]), Switch("leaf2", 0, NAMES[4:]), Switch("spine", 1, NAMES)))
 CLUSTER = ClusterSnapshot(0.0, ClusterConfig("lab", (22, 5, 8)), (LOW, HIGH), NODES, FABRIC)
 
 
-def check(cluster: ClusterSnapshot = CLUSTER, topology: Topology | None = None, requeue: Requeue | None = None, **resources: object) -> dict[str, Finding]:
-    experiment = Experiment(resources=Resources(**resources), topology=topology or Topology(), requeue=requeue or Requeue())  # type: ignore[arg-type]
+def check(
+    cluster: ClusterSnapshot = CLUSTER,
+    topology: Topology | None = None,
+    requeue: Requeue | None = None,
+    **resources: object,
+) -> dict[str, Finding]:
+    experiment = Experiment(
+        resources=Resources(**resources), topology=topology or Topology(), requeue=requeue or Requeue()
+    )  # type: ignore[arg-type]
     return {item.code: item for item in preflight(experiment, cluster)}
 
 
@@ -33,24 +42,64 @@ def test_a_plan_that_fits_has_no_findings() -> None:
 @pytest.mark.parametrize(
     ("resources", "code", "key", "accepted", "override"),
     [
-        ({"partition": "lwo"}, "partition.unknown", "resources.partition", "low, high", "resources.partition=low"),
+        (
+            {"partition": "lwo"},
+            "partition.unknown",
+            "resources.partition",
+            "low, high",
+            "resources.partition=low",
+        ),
         ({"gres": "gpu:h100:2"}, "gres.type", "resources.gres", "gpu:a100", "resources.gres=gpu:a100:2"),
         ({"gres": "gpu:A100:2"}, "gres.type", "resources.gres", "gpu:a100", "resources.gres=gpu:a100:2"),
         ({"gres": "gpu:a100:5"}, "gres.count", "resources.gres", "1 to 4", "resources.gres=gpu:a100:4"),
-        ({"gpus_per_node": "a100:5"}, "gres.count", "resources.gpus_per_node", "1 to 4", "resources.gpus_per_node=a100:4"),
-        ({"gpus_per_task": "2", "ntasks_per_node": 4}, "gres.count", "resources.gpus_per_task", "1 to 4", "resources.gpus_per_task=1"),
+        (
+            {"gpus_per_node": "a100:5"},
+            "gres.count",
+            "resources.gpus_per_node",
+            "1 to 4",
+            "resources.gpus_per_node=a100:4",
+        ),
+        (
+            {"gpus_per_task": "2", "ntasks_per_node": 4},
+            "gres.count",
+            "resources.gpus_per_task",
+            "1 to 4",
+            "resources.gpus_per_task=1",
+        ),
         ({"nodes": 9}, "nodes.count", "resources.nodes", "1 to 8", "resources.nodes=8"),
-        ({"time": "2-00:00:00"}, "time.limit", "resources.time", "up to 1-00:00:00", "resources.time=1-00:00:00"),
+        (
+            {"time": "2-00:00:00"},
+            "time.limit",
+            "resources.time",
+            "up to 1-00:00:00",
+            "resources.time=1-00:00:00",
+        ),
         ({"mem": "64G"}, "mem.size", "resources.mem", "up to 16000M", "resources.mem=16000M"),
-        ({"cpus_per_task": 5, "ntasks_per_node": 2}, "cpus.count", "resources.cpus_per_task", "1 to 4", "resources.cpus_per_task=4"),
+        (
+            {"cpus_per_task": 5, "ntasks_per_node": 2},
+            "cpus.count",
+            "resources.cpus_per_task",
+            "1 to 4",
+            "resources.cpus_per_task=4",
+        ),
     ],
 )
-def test_what_can_never_run_is_impossible(resources: dict[str, object], code: str, key: str, accepted: str, override: str) -> None:
+def test_what_can_never_run_is_impossible(
+    resources: dict[str, object], code: str, key: str, accepted: str, override: str
+) -> None:
     """Each impossible plan names the key, what the cluster accepts, and an override that mends it."""
     finding = check(**resources)[code]
-    assert (finding.verdict, finding.key, finding.accepted, finding.override) == (Verdict.IMPOSSIBLE, key, accepted, override)
+    assert (finding.verdict, finding.key, finding.accepted, finding.override) == (
+        Verdict.IMPOSSIBLE,
+        key,
+        accepted,
+        override,
+    )
     name, _, value = override.partition("=")
-    mended = {**resources, name.removeprefix("resources."): int(value) if value.isdecimal() and "gpus" not in name else value}
+    mended = {
+        **resources,
+        name.removeprefix("resources."): int(value) if value.isdecimal() and "gpus" not in name else value,
+    }
     assert code not in check(**mended), "the override that the finding gives must mend it"
 
 
@@ -100,7 +149,9 @@ def test_a_partition_list_is_an_or() -> None:
 
 def test_a_signal_ahead_of_the_whole_limit_is_said() -> None:
     """A lead longer than the time limit makes the job save and requeue for ever; sbatch takes it silently."""
-    assert check(time="5", requeue=Requeue(signal_lead=900))["signal.lead"].override == "requeue.signal_lead=75"
+    assert (
+        check(time="5", requeue=Requeue(signal_lead=900))["signal.lead"].override == "requeue.signal_lead=75"
+    )
 
 
 def test_no_default_partition_is_said() -> None:

@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,18 +17,34 @@ from slurmkit.compiler.directives import job_directives, quote, render
 from slurmkit.compiler.plan import Place, compile_job
 from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources, Topology
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
 GPT = Experiment(
     name="gpt_ddp",
-    resources=Resources(nodes=2, ntasks_per_node=2, cpus_per_task=2, mem="4G", time="30:00", gres="gpu:2", partition="low"),
+    resources=Resources(
+        nodes=2, ntasks_per_node=2, cpus_per_task=2, mem="4G", time="30:00", gres="gpu:2", partition="low"
+    ),
     topology=Topology(switches=1, wait="5:00"),
     payload=Payload("trainer", ["-m", "trainer", "experiment=gpt_ddp", "optim.lr=1e-3"]),
-    env=Env(python="/opt/env/bin/python", setup=["module load cuda"], vars={"OMP_NUM_THREADS": "2", "NOTE": "a,b 'c' $(d)"}),
+    env=Env(
+        python="/opt/env/bin/python",
+        setup=["module load cuda"],
+        vars={"OMP_NUM_THREADS": "2", "NOTE": "a,b 'c' $(d)"},
+    ),
 )
-PLACE = Place(cwd="/home/ada/project", run_dir="/shared/runs/gpt_ddp-20260101-120000-abcd", code_dir="/shared/runs/gpt_ddp-20260101-120000-abcd/code")
+PLACE = Place(
+    cwd="/home/ada/project",
+    run_dir="/shared/runs/gpt_ddp-20260101-120000-abcd",
+    code_dir="/shared/runs/gpt_ddp-20260101-120000-abcd/code",
+)
 
 
 def bash(script: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", "-c", script], input=stdin, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(
+        ["bash", "-c", script], input=stdin, capture_output=True, text=True, check=False, timeout=30
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,12 +52,41 @@ def bash(script: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     [
         ("run.sbatch", GPT, PLACE, None, False),
         ("by_hand.sbatch", GPT, Place(cwd="/home/ada/project"), None, False),
-        ("sweep.sbatch", replace(GPT, resources=replace(GPT.resources, array_parallelism=8)), PLACE, 100, True),
-        ("function.sbatch", replace(GPT, payload=Payload("function", ["/home/ada/app.py", "x=1"])), PLACE, 3, True),
-        ("command.sbatch", replace(GPT, payload=Payload("command", ["./train", "--lr", "1e-3"]), requeue=Requeue(enabled=False, signal=None)), PLACE, None, False),
+        (
+            "sweep.sbatch",
+            replace(GPT, resources=replace(GPT.resources, array_parallelism=8)),
+            PLACE,
+            100,
+            True,
+        ),
+        (
+            "function.sbatch",
+            replace(GPT, payload=Payload("function", ["/home/ada/app.py", "x=1"])),
+            PLACE,
+            3,
+            True,
+        ),
+        (
+            "command.sbatch",
+            replace(
+                GPT,
+                payload=Payload("command", ["./train", "--lr", "1e-3"]),
+                requeue=Requeue(enabled=False, signal=None),
+            ),
+            PLACE,
+            None,
+            False,
+        ),
     ],
 )
-def test_the_script_is_the_one_we_know(golden: Callable[[str, str], None], name: str, experiment: Experiment, place: Place, array: int | None, points: bool) -> None:
+def test_the_script_is_the_one_we_know(
+    golden: Callable[[str, str], None],
+    name: str,
+    experiment: Experiment,
+    place: Place,
+    array: int | None,
+    points: bool,
+) -> None:
     """A change of the script is seen and meant: each form stands whole in a golden file, and bash reads it."""
     script = compile_job(experiment, None, place, array, points=points).script
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
@@ -59,7 +103,24 @@ def test_every_option_of_the_issue_is_in_the_script() -> None:
         assert f"#SBATCH {option}" in lines
 
 
-HOSTILE = ["a b", "it's", 'say "hi"', "`touch PWNED`", "$(touch PWNED)", "a,b", "[1,2]", "x\ny", "back\\slash", "*", "#no", "{a: 1}", "!", "ü→", "-rf", "%j"]
+HOSTILE = [
+    "a b",
+    "it's",
+    'say "hi"',
+    "`touch PWNED`",
+    "$(touch PWNED)",
+    "a,b",
+    "[1,2]",
+    "x\ny",
+    "back\\slash",
+    "*",
+    "#no",
+    "{a: 1}",
+    "!",
+    "ü→",
+    "-rf",
+    "%j",
+]
 
 
 @pytest.mark.parametrize("word", HOSTILE)
@@ -68,7 +129,9 @@ def test_words_reach_the_payload_as_written(word: str, tmp_path: Path) -> None:
     experiment = Experiment(payload=Payload("command", ["printf", "%s", word]), env=Env(vars={"WORD": word}))
     script = compile_job(experiment, None, Place(cwd=str(tmp_path), run_dir=str(tmp_path))).script
     fake = 'srun() { shift; "$@"; printf "%s" "$WORD"; }\n'
-    done = subprocess.run(["bash", "-c", fake + script], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=30)
+    done = subprocess.run(
+        ["bash", "-c", fake + script], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=30
+    )
     assert done.stdout == word * 2
     assert not (tmp_path / "PWNED").exists()
 
@@ -78,20 +141,30 @@ def test_names_stay_on_their_line(word: str) -> None:
     """A job's name can neither end its ``#SBATCH`` line nor leave the comment at the top."""
     script = compile_job(Experiment(name=word), None, PLACE).script
     assert f"#SBATCH --job-name={quote(word)}" in script.splitlines()
-    assert bash(script.partition("# --- Where")[0]).stderr == "", "the head of the script is nothing but comments"
+    assert bash(script.partition("# --- Where")[0]).stderr == "", (
+        "the head of the script is nothing but comments"
+    )
 
 
 def test_folders_with_blanks_are_quoted() -> None:
     """A run folder with a blank, a quote or a percent sign is one folder for bash and for Slurm."""
-    place = Place(cwd="/tmp/a b", run_dir="/tmp/a b/it's 100%", code_dir="/tmp/a b/it's 100%/code")
+    place = Place(cwd="/shared/a b", run_dir="/shared/a b/it's 100%", code_dir="/shared/a b/it's 100%/code")
     script = compile_job(GPT, None, place).script
-    assert '#SBATCH --output="/tmp/a b/it\'s 100%%/points/0/0/log"' in script, "Slurm reads % as a pattern"
+    assert '#SBATCH --output="/shared/a b/it\'s 100%%/points/0/0/log"' in script, "Slurm reads % as a pattern"
     assert f"export SLURMKIT_RUN_DIR={shlex.quote(place.run_dir or '')}\n" in script
 
 
 def test_extra_options_follow_ours() -> None:
     """``resources.extra`` reaches sbatch: true is a bare flag, false and null say nothing."""
-    resources = Resources(extra={"nice": 100, "reservation": "course", "contiguous": True, "oversubscribe": False, "licenses": None})
+    resources = Resources(
+        extra={
+            "nice": 100,
+            "reservation": "course",
+            "contiguous": True,
+            "oversubscribe": False,
+            "licenses": None,
+        }
+    )
     lines = render(job_directives(Experiment(resources=resources), "log", None))
     assert lines[-3:] == ["--nice=100", "--reservation=course", "--contiguous"]
 

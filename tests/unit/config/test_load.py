@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +12,13 @@ from slurmkit.config.schema import Resources
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-@pytest.mark.parametrize("path", sorted((data_dir("conf") / "experiment").glob("*.yaml")), ids=lambda path: path.stem)
+
+@pytest.mark.parametrize(
+    "path", sorted((data_dir("conf") / "experiment").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_every_experiment_composes(path: Path) -> None:
     """Each experiment that we ship is one that the schema accepts."""
     assert load_experiment([f"experiment={path.stem}"]).name == path.stem
@@ -21,9 +26,22 @@ def test_every_experiment_composes(path: Path) -> None:
 
 def test_overrides_arrive_typed() -> None:
     """Overrides reach the frozen dataclasses with Slurm's names; 90 stays the text that Slurm reads as minutes."""
-    experiment = load_experiment(["experiment=gpt_ddp", "resources.nodes=4", "resources.time=90", "resources.extra.nice=5", "env.vars.A='b,c'"])
+    experiment = load_experiment(
+        [
+            "experiment=gpt_ddp",
+            "resources.nodes=4",
+            "resources.time=90",
+            "resources.extra.nice=5",
+            "env.vars.A='b,c'",
+        ]
+    )
     assert isinstance(experiment.resources, Resources)
-    assert (experiment.resources.nodes, experiment.resources.time, experiment.resources.extra, experiment.env.vars) == (4, "90", {"nice": 5}, {"A": "b,c"})
+    assert (
+        experiment.resources.nodes,
+        experiment.resources.time,
+        experiment.resources.extra,
+        experiment.env.vars,
+    ) == (4, "90", {"nice": 5}, {"A": "b,c"})
     assert experiment.topology.switches == 1
     assert experiment.config["model"]["_target_"] == "trainer.models.gpt.GPT"
 
@@ -64,7 +82,9 @@ def test_a_wrong_override_is_one_line_and_a_hint(override: str, said: str, hint:
 def test_a_folder_of_ones_own_is_searched(tmp_path: Path) -> None:
     """``--config-dir`` adds a person's own experiments to ours, and the ranks get the same flag."""
     (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\nname: mine\nresources: {nodes: 3}\n")
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\nname: mine\nresources: {nodes: 3}\n"
+    )
     experiment = load_experiment(["experiment=mine"], config_dir=tmp_path)
     assert (experiment.name, experiment.resources.nodes) == ("mine", 3)
     assert experiment.payload.command == ["-m", "trainer", "--config-dir", str(tmp_path), "experiment=mine"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import submitit
@@ -13,10 +13,13 @@ import submitit
 from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
 from slurmkit.launch.executor import SlurmkitExecutor
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 @pytest.fixture(autouse=True)
 def _srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """submitit only wants to see that there is a program called srun."""
+    """Submitit only wants to see that there is a program called srun."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "srun").write_text("#!/bin/sh\n")
     (tmp_path / "bin" / "srun").chmod(0o755)
@@ -43,7 +46,9 @@ def auto(folder: Path, sbatch: Sbatch) -> submitit.AutoExecutor:
     return executor
 
 
-@pytest.mark.parametrize(("out", "job_id"), [("17\n", "17"), ("17;lab\n", "17"), ("Your job 2 of 5 today\n17\n", "17")])
+@pytest.mark.parametrize(
+    ("out", "job_id"), [("17\n", "17"), ("17;lab\n", "17"), ("Your job 2 of 5 today\n17\n", "17")]
+)
 def test_the_job_id_is_on_the_last_line(tmp_path: Path, out: str, job_id: str) -> None:
     """A cli_filter may print to stdout before sbatch does: the id is still the right one."""
     assert SlurmkitExecutor(tmp_path, run=Sbatch(out=out)).submit_script(_script(tmp_path)) == job_id
@@ -58,8 +63,16 @@ def _script(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("err", "kind", "said"),
     [
-        ("sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n", SlurmRefusedError, "Invalid partition"),
-        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n", SlurmUnavailableError, "Unable to contact"),
+        (
+            "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n",
+            SlurmRefusedError,
+            "Invalid partition",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n",
+            SlurmUnavailableError,
+            "Unable to contact",
+        ),
     ],
 )
 def test_sbatchs_own_words_are_repeated(tmp_path: Path, err: str, kind: type[Exception], said: str) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmkit.errors import ConfigError, RunNotFoundError
 from slurmkit.launch.ledger import Attempt, Run, create_run, find_run, new_run_path, write_manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def make(runs: Path, name: str = "exp", points: list[list[str]] | None = None) -> Run:
@@ -25,7 +28,10 @@ def test_a_run_folder_is_private_and_whole(tmp_path: Path) -> None:
     run = make(tmp_path / "runs", points=[["a=1"], ["a=`id`", "b=x\ny"]])
     assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
     assert run.manifest["name"] == "exp"
-    assert run.points() == [{"index": 0, "overrides": ["a=1"]}, {"index": 1, "overrides": ["a=`id`", "b=x\ny"]}]
+    assert run.points() == [
+        {"index": 0, "overrides": ["a=1"]},
+        {"index": 1, "overrides": ["a=`id`", "b=x\ny"]},
+    ]
     attempt = Attempt("lab", "7", 1.5, (0, 1), ({"option": "--nodes", "asked": "2", "got": "1"},))
     run.add_attempt(attempt)
     assert run.attempts() == [attempt]
@@ -43,16 +49,24 @@ def test_two_login_nodes_never_overwrite_each_other(tmp_path: Path) -> None:
     """Submissions recorded at the same moment each get a number of their own, and none is lost."""
     run = make(tmp_path / "runs")
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda index: Run(run.path).add_attempt(Attempt("lab", str(index), 0.0, None)), range(40)))
+        list(
+            pool.map(
+                lambda index: Run(run.path).add_attempt(Attempt("lab", str(index), 0.0, None)), range(40)
+            )
+        )
     assert sorted(int(attempt.job_id) for attempt in run.attempts()) == list(range(40))
-    assert len(os.listdir(run.path / "attempts")) == 40, "nothing half-written is left"
+    assert len(list((run.path / "attempts").iterdir())) == 40, "nothing half-written is left"
 
 
 def test_the_newest_life_of_a_point_counts(tmp_path: Path) -> None:
     """A point that failed and was run again has the newer exit, whichever node wrote it; torn lines are ignored."""
     run = make(tmp_path / "runs")
-    (run.path / "exits" / "n2.jsonl").write_text('{"job": "7", "task": 0, "restart": 0, "exit": 1, "time": 10}\n{"job": "7", "ta')
-    (run.path / "exits" / "n1.jsonl").write_text('{"job": "7", "task": 0, "restart": 1, "exit": 0, "time": 20}\n')
+    (run.path / "exits" / "n2.jsonl").write_text(
+        '{"job": "7", "task": 0, "restart": 0, "exit": 1, "time": 10}\n{"job": "7", "ta'
+    )
+    (run.path / "exits" / "n1.jsonl").write_text(
+        '{"job": "7", "task": 0, "restart": 1, "exit": 0, "time": 20}\n'
+    )
     assert run.exits()[0]["exit"] == 0
 
 
@@ -73,7 +87,13 @@ def test_runs_are_found_by_every_name(tmp_path: Path) -> None:
     first, second = make(tmp_path / "runs", "first"), make(tmp_path / "runs", "second")
     os.utime(first.path / "run.json", (1, 1))
     first.add_attempt(Attempt("lab", "41", 0.0, None))
-    for word, run in [(str(first.path), first), (first.id, first), ("41", first), ("41_3", first), ("last", second)]:
+    for word, run in [
+        (str(first.path), first),
+        (first.id, first),
+        ("41", first),
+        ("41_3", first),
+        ("last", second),
+    ]:
         assert find_run(word, tmp_path / "runs").path == run.path
 
 

@@ -10,7 +10,16 @@ from slurmkit.launch.readback import differences
 
 EXPERIMENT = Experiment(
     name="gpt",
-    resources=Resources(nodes=2, ntasks_per_node=2, cpus_per_task=2, mem="4G", time="30:00", gres="gpu:a100:2", partition="low", comment="a b"),
+    resources=Resources(
+        nodes=2,
+        ntasks_per_node=2,
+        cpus_per_task=2,
+        mem="4G",
+        time="30:00",
+        gres="gpu:a100:2",
+        partition="low",
+        comment="a b",
+    ),
     topology=Topology(switches=1, wait="5:00"),
 )
 #: As ``scontrol show job`` of Slurm 22.05 shows the job of that experiment.
@@ -21,13 +30,17 @@ JOB = {
 
 
 def compare(job: dict[str, str], experiment: Experiment = EXPERIMENT) -> list[tuple[str, str]]:
-    return [(item["option"], item["got"]) for item in differences(job_directives(experiment, "log", None), job)]
+    return [
+        (item["option"], item["got"]) for item in differences(job_directives(experiment, "log", None), job)
+    ]
 
 
 def test_another_spelling_is_no_difference() -> None:
     """Slurm writes 30:00 as 00:30:00 and gres as gres:gpu:…: the same job is not called different."""
     assert compare(JOB) == []
-    assert compare({**JOB, "TresPerNode": "gres/gpu:a100:2", "Switches": "1@05:00"}) == [], "and neither are the spellings of later releases"
+    assert compare({**JOB, "TresPerNode": "gres/gpu:a100:2", "Switches": "1@05:00"}) == [], (
+        "and neither are the spellings of later releases"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmkit.errors import ConfigError
 from slurmkit.launch.snapshot import copy_project, find_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def git(folder: Path, *argv: str) -> None:
@@ -17,7 +20,9 @@ def git(folder: Path, *argv: str) -> None:
 
 
 def names(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() or path.is_symlink()}
+    return {
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() or path.is_symlink()
+    }
 
 
 def test_git_says_what_belongs_to_a_project(tmp_path: Path) -> None:

@@ -35,7 +35,17 @@ def test_hydras_grammar_decides_what_is_a_sweep(override: str, point: list[str] 
     assert (fixed, points) == ([override], [[]]) if point is None else points[0] == point
 
 
-@pytest.mark.parametrize("override", ["a=interval(0,1)", "resources.nodes=1,2", "resources=one_node,two_nodes", "topology.switches=1,2", "hydra.launcher.wait=true,false", "a=[1"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "a=interval(0,1)",
+        "resources.nodes=1,2",
+        "resources=one_node,two_nodes",
+        "topology.switches=1,2",
+        "hydra.launcher.wait=true,false",
+        "a=[1",
+    ],
+)
 def test_what_no_array_can_hold_is_refused(override: str) -> None:
     """Intervals have no grid; the tasks of one array share their resources; an unreadable word is named."""
     with pytest.raises(ConfigError) as caught:
@@ -53,4 +63,3 @@ def test_a_large_sweep_costs_nothing_per_point() -> None:
     start = time.monotonic()
     assert len(split_overrides(["a=range(0,1000)", "b=range(0,100)"], ours=True)[1]) == 100_000
     assert time.monotonic() - start < 5
-

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,11 +11,17 @@ from slurmkit.errors import SlurmUnavailableError
 from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
 from slurmkit.launch.watch import UNFINISHED, run_status, task_states, wait_for
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
 
 class Slurm:
     """Answers for squeue and sacct; any other call is a failure of the test."""
 
-    def __init__(self, queue: Sequence[Mapping[str, str]] = (), history: Sequence[Mapping[str, str]] | None = None) -> None:
+    def __init__(
+        self, queue: Sequence[Mapping[str, str]] = (), history: Sequence[Mapping[str, str]] | None = None
+    ) -> None:
         self._queue, self._history = queue, history
         self.calls: list[str] = []
 
@@ -26,11 +31,22 @@ class Slurm:
 
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
         self.calls.append("history")
-        return None if self._history is None else [row for row in self._history if row["JobID"].partition("_")[0] in job_ids]
+        return (
+            None
+            if self._history is None
+            else [row for row in self._history if row["JobID"].partition("_")[0] in job_ids]
+        )
 
 
 def row(job: str, task: str, state: str, reason: str = "None") -> dict[str, str]:
-    return {"ArrayJobID": job, "ArrayTaskID": task, "State": state, "RestartCnt": "1", "Reason": reason, "NodeList": "n1"}
+    return {
+        "ArrayJobID": job,
+        "ArrayTaskID": task,
+        "State": state,
+        "RestartCnt": "1",
+        "Reason": reason,
+        "NodeList": "n1",
+    }
 
 
 @pytest.fixture
@@ -46,15 +62,26 @@ def run(tmp_path: Path) -> Run:
 
 def test_squeue_sacct_and_exit_records_make_one_picture(run: Run) -> None:
     """What runs comes from squeue, what it forgot from the batch script's own record, and what nobody knows is LOST."""
-    (run.path / "exits" / "n1.jsonl").write_text('{"job": "12", "task": 1, "restart": 2, "exit": 3, "time": 5}\n')
+    (run.path / "exits" / "n1.jsonl").write_text(
+        '{"job": "12", "task": 1, "restart": 2, "exit": 3, "time": 5}\n'
+    )
     statuses = run_status(run, Slurm([row("12", "0", "RUNNING")]))  # type: ignore[arg-type]
-    assert [(item.job, item.state, item.restarts, item.source) for item in statuses] == [("12_0", "RUNNING", 1, "squeue"), ("12_1", "FAILED", 2, "exits"), ("12_2", "LOST", 0, "none")]
+    assert [(item.job, item.state, item.restarts, item.source) for item in statuses] == [
+        ("12_0", "RUNNING", 1, "squeue"),
+        ("12_1", "FAILED", 2, "exits"),
+        ("12_2", "LOST", 0, "none"),
+    ]
     assert statuses[1].reason == "exit code 3"
 
 
 def test_accounting_is_asked_only_for_what_the_queue_forgot(run: Run) -> None:
     """One squeue for all; sacct only where a job is gone, and its "CANCELLED by 0" is the state CANCELLED."""
-    slurm = Slurm(history=[{"JobID": "12_0", "State": "CANCELLED by 0", "ExitCode": "0:0", "NodeList": "n1"}, {"JobID": "12_1", "State": "COMPLETED", "ExitCode": "0:0", "NodeList": "n1"}])
+    slurm = Slurm(
+        history=[
+            {"JobID": "12_0", "State": "CANCELLED by 0", "ExitCode": "0:0", "NodeList": "n1"},
+            {"JobID": "12_1", "State": "COMPLETED", "ExitCode": "0:0", "NodeList": "n1"},
+        ]
+    )
     assert [item.state for item in run_status(run, slurm)][:2] == ["CANCELLED", "COMPLETED"]  # type: ignore[arg-type]
     busy = Slurm([row("12", "0", "RUNNING")], history=[])
     task_states(busy, ["12_0"])  # type: ignore[arg-type]
@@ -63,12 +90,16 @@ def test_accounting_is_asked_only_for_what_the_queue_forgot(run: Run) -> None:
 
 def test_an_older_record_of_another_submission_does_not_count(run: Run) -> None:
     """After a second submission the first one's exit record says nothing of the second."""
-    (run.path / "exits" / "n1.jsonl").write_text('{"job": "12", "task": 0, "restart": 0, "exit": 1, "time": 5}\n')
+    (run.path / "exits" / "n1.jsonl").write_text(
+        '{"job": "12", "task": 0, "restart": 0, "exit": 1, "time": 5}\n'
+    )
     run.add_attempt(Attempt("lab", "40", 0.0, (0,)))
     assert run_status(run, Slurm())[0].state == "LOST"  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("state", ["PREEMPTED", "SUSPENDED", "REQUEUE_HOLD", "RESIZING", "CONFIGURING", "COMPLETING"])
+@pytest.mark.parametrize(
+    "state", ["PREEMPTED", "SUSPENDED", "REQUEUE_HOLD", "RESIZING", "CONFIGURING", "COMPLETING"]
+)
 def test_a_job_that_comes_back_has_not_ended(state: str) -> None:
     """A preempted, suspended or requeue-held job is not taken for finished."""
     assert state in UNFINISHED
@@ -104,4 +135,10 @@ def test_squeue_is_called_once_for_all_and_read_by_width() -> None:
         return 0, "".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + "\n", ""
 
     state = task_states(CommandClient(slurm), ["12"])["12"]
-    assert (state.name, state.state, state.restarts, state.reason, state.nodes) == ("12", "PENDING", 3, "a | b, c", "n[1-2]")
+    assert (state.name, state.state, state.restarts, state.reason, state.nodes) == (
+        "12",
+        "PENDING",
+        3,
+        "a | b, c",
+        "n[1-2]",
+    )

@@ -51,7 +51,7 @@ def _typed(kind, node):  # noqa: ANN001, ANN202
 
 
 def main() -> int:
-    with catch_signals() as flags:
+    with catch_signals(last=True) as flags:
         from slurmkit.runtime.jobenv import JobEnv
         from trainer.loop import train
 

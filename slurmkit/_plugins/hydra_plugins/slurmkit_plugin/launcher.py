@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hydra.plugins.launcher import Launcher
-from omegaconf import DictConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from hydra.core.utils import JobReturn
     from hydra.types import HydraContext, TaskFunction
+    from omegaconf import DictConfig
 
 __all__ = ["SlurmkitLauncher"]
 

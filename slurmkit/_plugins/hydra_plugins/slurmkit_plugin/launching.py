@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.utils import JobReturn, JobStatus
@@ -16,11 +15,16 @@ from omegaconf import DictConfig, OmegaConf
 from slurmkit import open_client, submit
 from slurmkit.cli.main import report
 from slurmkit.cli.output import note
+from slurmkit.config.load import without_hydra
 from slurmkit.config.schema import SECTIONS, Experiment, Payload
 from slurmkit.errors import SlurmkitError
-from slurmkit.launch.ledger import Run
 from slurmkit.launch.results import point_result
 from slurmkit.launch.watch import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from slurmkit.launch.ledger import Run
 
 __all__ = ["launch", "reported"]
 
@@ -38,7 +42,12 @@ def reported() -> Iterator[None]:
 
 
 def launch(
-    config: DictConfig, options: Mapping[str, Any], job_overrides: Sequence[Sequence[str]], *, wait: bool, wants_values: bool
+    config: DictConfig,
+    options: Mapping[str, Any],
+    job_overrides: Sequence[Sequence[str]],
+    *,
+    wait: bool,
+    wants_values: bool,
 ) -> Sequence[JobReturn]:
     """See ``SlurmkitLauncher.launch``.
 
@@ -54,7 +63,9 @@ def launch(
         fixed = set(experiment.payload.command)
         points = [[override for override in point if override not in fixed] for point in job_overrides]
         run = submit(experiment, points, say=note)
-        note(f"submitted job {run.attempts()[-1].job_id} with {len(points)} points; see: slurmkit status {run.id}")
+        note(
+            f"submitted job {run.attempts()[-1].job_id} with {len(points)} points; see: slurmkit status {run.id}"
+        )
         print(run.path, flush=True)
         if not wait:
             return []
@@ -62,19 +73,28 @@ def launch(
         failed = [status for status in statuses if status.state != "COMPLETED"]
         if failed and not wants_values:
             raise SlurmkitError(
-                f"{len(failed)} of {len(points)} points did not complete: " + ", ".join(f"{item.point} {item.state}" for item in failed[:5]),
+                f"{len(failed)} of {len(points)} points did not complete: "
+                + ", ".join(f"{item.point} {item.state}" for item in failed[:5]),
                 f"read the first one's log with: slurmkit logs {run.id} --point {failed[0].point}",
             )
         return [_job_return(run, index, overrides) for index, overrides in enumerate(job_overrides)]
 
 
 def _experiment(config: DictConfig, options: Mapping[str, Any]) -> Experiment:
-    sections = {name: OmegaConf.to_object(options[name]) if OmegaConf.is_config(options[name]) else options[name] for name in SECTIONS}
-    plain = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    resolved: Any = OmegaConf.to_container(plain, resolve=False)
+    sections: dict[str, Any] = {
+        name: OmegaConf.to_object(options[name]) if OmegaConf.is_config(options[name]) else options[name]
+        for name in SECTIONS
+    }
+    resolved: Any = OmegaConf.to_container(without_hydra(config), resolve=False)
     kind = options["payload"]
     payload = Payload(kind, _command() + ([_CALLBACK] if kind == "function" else []))
-    return Experiment(name=options.get("name") or config.hydra.job.name, runs_dir=options["runs_dir"], payload=payload, config=resolved, **sections)
+    return Experiment(
+        name=options.get("name") or config.hydra.job.name,
+        runs_dir=options["runs_dir"],
+        payload=payload,
+        config=resolved,
+        **sections,
+    )
 
 
 def _command() -> list[str]:
@@ -83,7 +103,11 @@ def _command() -> list[str]:
 
     arguments = get_args_parser().parse_args(sys.argv[1:])
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    start = ["-m", spec.name.removesuffix(".__main__")] if spec is not None else [str(Path(sys.argv[0]).absolute())]
+    start = (
+        ["-m", spec.name.removesuffix(".__main__")]
+        if spec is not None
+        else [str(Path(sys.argv[0]).absolute())]
+    )
     flags = []
     if arguments.config_name is not None:
         flags += ["--config-name", arguments.config_name]
@@ -98,7 +122,9 @@ def _command() -> list[str]:
 def _only_for_sweeps(override: str) -> bool:
     """Whether an override speaks of the launcher or sweeper, which a single point has not."""
     key = override.lstrip("+~").partition("=")[0]
-    return key.startswith(("hydra/launcher", "hydra.launcher", "hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep."))
+    return key.startswith(
+        ("hydra/launcher", "hydra.launcher", "hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
+    )
 
 
 def _job_return(run: Run, index: int, overrides: Sequence[str]) -> JobReturn:
@@ -108,5 +134,8 @@ def _job_return(run: Run, index: int, overrides: Sequence[str]) -> JobReturn:
         done.status, done.return_value = JobStatus.COMPLETED, result["value"]
     else:
         done.status = JobStatus.FAILED
-        done.return_value = SlurmkitError(f"point {index} did not finish: {result['error'] if result else 'it left no result'}", f"read {run.point_dir(index) / 'log'}")
+        done.return_value = SlurmkitError(
+            f"point {index} did not finish: {result['error'] if result else 'it left no result'}",
+            f"read {run.point_dir(index) / 'log'}",
+        )
     return done

@@ -27,7 +27,9 @@ class SlurmkitSweeper(Sweeper):
         from hydra.core.plugins import Plugins  # noqa: PLC0415 - Hydra scans plugins at every start
 
         self._context, self._config = hydra_context, config
-        self._launcher = Plugins.instance().instantiate_launcher(hydra_context=hydra_context, task_function=task_function, config=config)
+        self._launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
 
     def sweep(self, arguments: list[str]) -> Any:
         """Split the command line into points and launch them as one batch."""
@@ -43,7 +45,7 @@ class SlurmkitSweeper(Sweeper):
         config, loader = self._config, self._context.config_loader
         with reported():
             _, points = split_overrides(arguments, ours=config.hydra.launcher.get("payload") != "function")
-            check_choices(points, lambda group: loader.get_group_options(group))
+            check_choices(points, loader.get_group_options)
             try:
                 # One composition, whatever the number of points: a misspelt key fails here, not in every task.
                 loader.load_sweep_config(config, list(points[0]))

@@ -1,0 +1,42 @@
+# Every target that a person types. `make help` lists them; CI runs the same ones.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.ready ## Make .venv with the pinned development requirements
+
+$(VENV)/.ready: requirements-dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: demo
+demo: ## From nothing to a preempted, requeued, finished run on a real Slurm (installs what is missing)
+	@tests/demo/demo.sh
+
+.PHONY: test
+test: setup ## Unit tests, and the lab tests on a real Slurm of their own (under CI a missing Slurm fails)
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: setup ## Lint, format and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+.PHONY: bench
+bench: setup ## Measure what docs/benchmarks.md claims, and write it anew
+	$(BIN)/python -m tests.bench
+
+.PHONY: clean
+clean: ## Remove what was built and cached; runs/ and data/ stay
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
