@@ -51,12 +51,6 @@ def submit_command(
         print(compile_job(experiment, None, place, array, points=points is not None).script, end="")
         return 0
     run = submit(experiment, points, force=force, say=note)
-    job_id = run.attempts()[-1].job_id
-    note(
-        f"submitted job {job_id}"
-        + (f" with {len(points)} points" if points is not None else "")
-        + f"; see: slurmkit status {run.id}"
-    )
     print(run.path)
     return _wait(run.path) if wait else 0
 

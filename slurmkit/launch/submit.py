@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from slurmkit import __version__
 from slurmkit.cluster.client import SlurmClient, open_client
 from slurmkit.compiler.plan import JobPlan, Place, compile_job
-from slurmkit.errors import PreflightError, SlurmkitError, SlurmUnavailableError
+from slurmkit.errors import PreflightError, SlurmkitError
 from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
 from slurmkit.launch.readback import differences
 from slurmkit.launch.snapshot import Project, copy_project, find_project
@@ -52,7 +54,8 @@ def submit(
         force: submit even what preflight calls impossible.
         client: how Slurm is asked; by default its own commands.
         cwd: the submission folder; by default the current one.
-        say: receives one line for each finding, and for each difference between what was asked and taken.
+        say: receives one line for each finding, for each difference between what was asked and taken, and for
+            the job that was submitted.
 
     Raises:
         PreflightError: if the plan can never run.
@@ -76,19 +79,65 @@ def submit(
         points=points is not None,
     )
     check_plan(plan, force=force, say=say)
-    create_run(path)
-    try:
+    with _whole_or_not_at_all(path):
+        create_run(path)
         if experiment.snapshot.enabled:
             copy_project(project, path / "code", path.parent, experiment.snapshot.max_mb)
         write_manifest(path, _manifest(experiment, project, snapshot), plan.script, points)
-        from slurmkit.launch.executor import SlurmkitExecutor  # noqa: PLC0415 - submitit costs 0.1 s, a refused plan none
+    with _uninterrupted():
+        with _whole_or_not_at_all(path):
+            job_id = _sbatch(path)
+        run = _record(Run(path), _read_back(plan, client, snapshot.config.cluster, job_id, points, say))
+        held = "" if points is None else f" with {len(points)} points"
+        say(f"submitted job {job_id}{held}; see: slurmkit status {run.id}")
+    return run
 
-        job_id = SlurmkitExecutor(path).submit_script(path / "job.sbatch")
+
+@contextlib.contextmanager
+def _whole_or_not_at_all(path: Path) -> Iterator[None]:
+    """Remove the run folder again if it could not be completed."""
+    try:
+        yield
+    except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        reason = error.strerror or error
+        raise SlurmkitError(
+            f"the run folder {path} could not be written: {reason}", "make room there, or set runs_dir=FOLDER"
+        ) from error
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
-    run = Run(path)
-    run.add_attempt(_read_back(plan, client, snapshot.config.cluster, job_id, points, say))
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back until the job and its record are both there, or neither.
+
+    sbatch inherits the mask: a Ctrl-C goes to the whole foreground group, and would leave open whether
+    there is a job now.
+    """
+    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _sbatch(path: Path) -> str:
+    from slurmkit.launch.executor import SlurmkitExecutor  # noqa: PLC0415 - submitit costs 0.1 s, a refused plan none
+
+    return SlurmkitExecutor(path).submit_script(path / "job.sbatch")
+
+
+def _record(run: Run, attempt: Attempt) -> Run:
+    try:
+        run.add_attempt(attempt)
+    except OSError as error:
+        raise SlurmkitError(
+            f"job {attempt.job_id} is submitted, but {run.path / 'attempts'} could not be written: {error.strerror or error}",
+            f"make room there; end the job with: scancel {attempt.job_id}",
+        ) from error
     return run
 
 
@@ -162,7 +211,7 @@ def _read_back(
     found: tuple[dict[str, str], ...] = ()
     try:
         job = client.job(job_id)
-    except (SlurmUnavailableError, SlurmkitError) as error:
+    except SlurmkitError as error:
         say(f"job {job_id} is submitted, but could not be read back: {error}")
         job = None
     if job is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,7 @@ import pytest
 from command import call, slurmkit, status, wait_ended
 from polling import wait_until
 
-from slurmkit.launch.ledger import find_run
+from slurmkit.launch.ledger import Run, find_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -319,4 +322,37 @@ def test_a_shared_folder_that_is_not_there_is_exit_code_2(lab: Lab, tmp_path: Pa
     before = lab.run(["squeue", "--noheader", "--states=all"]).stdout
     done = slurmkit(lab, tmp_path, "submit", *ONE, command("true"), f"runs_dir={runs_dir}", code=2)
     assert runs_dir in done.stderr
+    assert lab.run(["squeue", "--noheader", "--states=all"]).stdout == before
+
+
+def test_ctrl_c_leaves_a_job_with_its_record_or_neither(lab: Lab, tmp_path: Path) -> None:
+    """Ctrl-C at any moment of a submission: a job that Slurm has is in the run folder, and no folder is without one."""
+    for delay in (0.05, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9):
+        with subprocess.Popen(
+            [Path(sys.executable).parent / "slurmkit", "submit", *ONE, command("true"), f"name=c{int(delay * 100)}"],
+            cwd=tmp_path, env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        ) as process:  # fmt: skip
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(delay)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(30) in {0, 130, -signal.SIGINT}, process.stderr
+    runs = [Run(path.parent) for path in (tmp_path / "runs").glob("*/run.json")]
+    jobs = {attempt.job_id for run in runs for attempt in run.attempts()}
+    assert len(jobs) == len(runs), "every run folder that is left has its job"
+    names = lab.run(["squeue", "--noheader", "--states=all", "--format=%A %j"]).stdout.splitlines()
+    assert jobs == {line.split()[0] for line in names if line.split()[1].startswith("c") and line.split()[1][1:].isdecimal()}
+    assert len(list((tmp_path / "runs").iterdir())) == len(runs), "nothing half-written is left"
+
+
+def test_a_full_disk_leaves_no_run(lab: Lab, tmp_path: Path) -> None:
+    """A disk that fills up while the run folder is written: one line, nothing left of the run, no job."""
+    before = lab.run(["squeue", "--noheader", "--states=all"]).stdout
+    (tmp_path / "big.py").write_bytes(b"#" * 200_000)
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); from slurmkit.cli.main import main; main(sys.argv[1:])"
+    done = call(lab, tmp_path, "python", "-c", limit, "submit", *ONE, command("true"))
+    assert done.returncode == 1
+    assert "could not be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "runs").iterdir())
     assert lab.run(["squeue", "--noheader", "--states=all"]).stdout == before

@@ -63,9 +63,6 @@ def launch(
         fixed = set(experiment.payload.command)
         points = [[override for override in point if override not in fixed] for point in job_overrides]
         run = submit(experiment, points, say=note)
-        note(
-            f"submitted job {run.attempts()[-1].job_id} with {len(points)} points; see: slurmkit status {run.id}"
-        )
         print(run.path, flush=True)
         if not wait:
             return []
