@@ -129,6 +129,9 @@ class ClusterAwareTrainer:
 
     def _loop(self) -> int:
         steps, every = self.config.steps, self.config.checkpoint.every
+        early = self._stop_before_the_first_step()
+        if early and self.step < steps:
+            return self._stop(early)
         while self.step < steps:
             agreed = self.control.exchange(self._train_step())
             self._record(agreed)
@@ -143,6 +146,13 @@ class ClusterAwareTrainer:
                     return self._stop(stop)
         self._record(self.control.drain())
         return self._finish()
+
+    def _stop_before_the_first_step(self) -> Stop:
+        """Signals that came while the ranks were starting: no grace is spent on a step."""
+        stop = Stop.NONE
+        for said in self.control.gather(b"%d" % self.flags.stop.value):
+            stop |= Stop(int(said))
+        return stop
 
     @staticmethod
     def _stop_of(agreed: list[Agreed]) -> Stop:
@@ -218,7 +228,7 @@ class ClusterAwareTrainer:
         Without it the first step after a resume would differ in its last bits from an uninterrupted one.
         """
         first, count = self.parts[0]
-        _, inputs, targets = self.samples.__getitems__(self.order.at(first, count))
+        _, inputs, targets = self.samples.batch(self.order.at(first, count))
         for _ in range(2):
             self.ddp(inputs.to(self.ranks.device), targets.to(self.ranks.device)).backward()
         self.optimizer.zero_grad(set_to_none=True)
@@ -360,7 +370,8 @@ class ClusterAwareTrainer:
         names = stop.names()
         first = self.flags.first
         self.events.emit("signal", signals=names, arrived=first.unix if first else None, step=self.step)
-        self._say(f"{' and '.join(names)} came; saved after step {self.step}")
+        saved = f"saved after step {self.step}" if self.step else "no step is done yet"
+        self._say(f"{' and '.join(names)} came; {saved}")
         said = b""
         if self.lead:
             ending = end_life(self.env.own_id, stop, self.env.restart)

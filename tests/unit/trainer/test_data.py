@@ -88,13 +88,13 @@ def test_a_feed_goes_on_where_another_stopped(data: Path, workers: int) -> None:
 def test_text_and_table(data: Path) -> None:
     """Text is bytes with the next byte as target; the digits are rows with a class."""
     text = open_samples(DataConfig("text", str(data / "text.h5"), context=32), data)
-    ids, inputs, targets = text.__getitems__([1, 0])
+    ids, inputs, targets = text.batch([1, 0])
     assert ids.tolist() == [1, 0]
     assert inputs.shape == targets.shape == (2, 32)
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
     assert inputs[0, 0] == targets[1, -1], "sample 1 begins where sample 0 ends"
     digits = open_samples(DataConfig("table", str(data / "digits.h5")), data)
-    _, rows, classes = digits.__getitems__([0, 1, 2])
+    _, rows, classes = digits.batch([0, 1, 2])
     assert rows.shape == (3, 64)
     assert rows.max() <= 1
     assert classes.tolist() == [0, 1, 2]

@@ -1,0 +1,1 @@
+"""What ``make bench`` measures, and the page that it writes."""

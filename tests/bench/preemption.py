@@ -1,0 +1,139 @@
+"""How long a run takes to leave when it is preempted, and to come back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from slurmkit.lab.daemons import Lab
+from slurmkit.runtime.records import read_json_lines
+from trainer.data import prepare
+
+from .figures import ROOT, BenchError, Figure, Section, wait, with_venv
+from .stamped import STAMPS
+
+RUNS = 5
+#: What the ranks train: the model of the demo.
+_TRAINING = [
+    "experiment=gpt_ddp",
+    "model.layers=2",
+    "data.context=64",
+    "data.workers=0",
+    "trainer.batch_size=16",
+    "trainer.steps=1000000",
+]
+_TEXT = (
+    "One run of 2 nodes with 2 ranks each in the partition `low` (the GPT of `make demo`, all ranks on the cores named above, "
+    "gloo), preempted again and again by a job in `high` that wants all nodes and ends at once. Signal and commit are "
+    "rank 0's own clock. Requeued means that `scontrol requeue` has returned. A requeued job waits for cred_expire + 1 "
+    "seconds before Slurm starts it: the lab sets the least that Slurm takes, 5 + 1; Slurm's default is 121. From the "
+    "batch script on, rank 0's times are shown; the parts follow one another and add up to the last line. The ranks "
+    "compete for few cores here: imports, rendezvous and set-up take less where each rank has its own."
+)
+_RANKS = 4
+_START = ("composed", "imported", "prepared", "joined", "ready", "stepped")
+#: Seconds of training before each preemption.
+_TRAINED = 1.0
+
+
+def measure(folder: Path, runs: int | None) -> Section:
+    """Preempt one run again and again."""
+    work = folder / "preemption"
+    work.mkdir()
+    prepare(work / "data")
+    lab = Lab.up("preempt", folder=folder / "labs")
+    try:
+        point = _submit(lab, work) / "points" / "0" / "0"
+        try:
+            cycles = [_cycle(lab, point, life) for life in range(runs or RUNS)]
+        except BenchError as error:
+            log = "\n".join(path.read_text()[-4000:] for path in work.rglob("*log*") if path.is_file())
+            raise BenchError(f"{error}\n{log}\n{lab.diagnostics()}") from error
+    finally:
+        import shutil; shutil.copy(lab.root/"log"/"slurmctld.log", "/tmp/benchctld.log")
+        Lab.end("preempt", folder / "labs")
+    figures = tuple(Figure(name, tuple(cycle[name] for cycle in cycles)) for name in cycles[0])
+    return Section("Preemption", _TEXT, figures)
+
+
+def _submit(lab: Lab, work: Path) -> Path:
+    command = [sys.executable, "-u", "-m", "tests.bench.stamped", *_TRAINING]
+    overrides = [
+        *_TRAINING,
+        "payload=command",
+        f"payload.command=[{','.join(map(_quoted, command))}]",
+        f"+env.vars.PYTHONPATH={_quoted(str(ROOT))}",
+        *(f"env.{when}=[{_quoted(f'date +%s.%N >>$SLURMKIT_POINT_DIR/{when}')}]" for when in ("setup", "teardown")),
+        "resources.partition=low",
+        "resources.gres=gpu:a100:2",
+        "resources.cpus_per_task=1",
+        "resources.mem=2G",
+    ]
+    env = {**with_venv(lab.env), "SLURMKIT_RUNS_DIR": "runs"}
+    done = subprocess.run(
+        ["slurmkit", "submit", *overrides], env=env, cwd=work, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise BenchError(done.stdout + done.stderr)
+    return work / done.stdout.strip()
+
+
+def _quoted(text: str) -> str:
+    """For Hydra's grammar."""
+    return "'" + text.replace("'", "\\'") + "'"
+
+
+def _cycle(lab: Lab, point: Path, life: int) -> dict[str, float]:
+    """Preempt one life, and wait for the first step of the next one."""
+
+    def event(name: str) -> dict[str, Any] | None:
+        lines = read_json_lines(point / "events.jsonl")
+        return next((line for line in lines if line["event"] == name and line["restart"] == life), None)
+
+    def passed(restart: int, *stages: str) -> dict[str, float] | None:
+        """When the last rank of a life had passed each stage; None until all have."""
+        lines = [
+            line
+            for line in read_json_lines(point / STAMPS)
+            if line["restart"] == restart and line.keys() >= set(stages)
+        ]
+        if len(lines) < _RANKS:
+            return None
+        first = min(line["process"] for line in lines)
+        return {stage: max(line[stage] for line in lines) for stage in stages} | {"process": first}
+
+    def batch(when: str, restart: int) -> float:
+        return float((point / when).read_text().split()[restart])
+
+    wait("the first step", lambda: passed(life, *_START))
+    time.sleep(_TRAINED)
+    urgent = ["sbatch", "--partition=high", "--nodes=8", "--exclusive", "--time=1", "--output=/dev/null"]
+    asked = time.time()
+    lab.run([*urgent, "--wrap", "true"])
+    requeue = wait("the run to requeue itself", lambda: event("requeue"))
+    checkpoint, signal = event("checkpoint"), event("signal")
+    if not checkpoint or not signal or "preempted" not in requeue["words"]:
+        raise BenchError(f"no preemption: {requeue}, {checkpoint}, {signal}")
+    begun = wait("the first step after the requeue", lambda: passed(life + 1, *_START))
+    left = wait("the ranks to leave", lambda: passed(life, "left"))["left"]
+    ended, started = batch("teardown", life), batch("setup", life + 1)
+    return {
+        "Urgent job submitted to signal at rank 0 (Slurm)": signal["arrived"] - asked,
+        "**Signal to committed checkpoint**": checkpoint["after_signal"],
+        "Signal to requeued": requeue["time"] - signal["arrived"],
+        "**Requeued to first step**": begun["stepped"] - requeue["time"],
+        "· requeued to the last rank's end of `main`": left - requeue["time"],
+        "· interpreters exit, end of `srun`": ended - left,
+        "· end of `srun` to next start of the batch script (Slurm)": started - ended,
+        "· batch script to first process (`srun`)": begun["process"] - started,
+        "· interpreter, Hydra's config": begun["composed"] - begun["process"],
+        "· `import torch` and the trainer": begun["imported"] - begun["composed"],
+        "· `torch._dynamo`, which deterministic kernels and AdamW import": begun["prepared"] - begun["imported"],
+        "· rendezvous": begun["joined"] - begun["prepared"],
+        "· model, DDP's warm-up, checkpoint read back": begun["ready"] - begun["joined"],
+        "· first step": begun["stepped"] - begun["ready"],
+        "First process to first step": begun["stepped"] - begun["process"],
+    }
