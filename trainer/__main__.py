@@ -31,7 +31,7 @@ def _settings(config: DictConfig) -> Settings:
 def _train(overrides: list[str], config_name: str | None, config_dir: str | None) -> int:
     """Train in this process; a mistake of the user is a line and a hint."""
     try:
-        with catch_signals() as flags:  # before torch is imported: a preemption does not wait for that
+        with catch_signals(last=True) as flags:  # before torch is imported, and until the very end
             env = JobEnv.from_environ(os.environ)
             settings = compose(overrides, _settings, config_name or "config", config_dir)
             from trainer.loop import train  # noqa: PLC0415 - torch costs seconds, a mistake in the config none

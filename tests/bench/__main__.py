@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import platform
 import signal
@@ -11,17 +10,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slurmkit.errors import SlurmkitError
 from slurmkit.lab.machine import find_programs
 
 from . import lab, preemption, startup, step_time
-from .figures import ROOT, BenchError
-from .page import number, render, verdict
+from .figures import ROOT, BenchError, Figure
+from .page import number, render, target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _ALL = {"startup": startup, "lab": lab, "preemption": preemption, "step_time": step_time}
 _PAGE = ROOT / "docs" / "benchmarks.md"
@@ -50,33 +52,46 @@ def _lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines()
 
 
+def _line(figure: Figure) -> str:
+    low, high = (number(edge(figure.values), figure.unit) for edge in (min, max))
+    words = f"{number(figure.median, figure.unit):>10}  ({low} to {high}, {len(figure.values)} runs)  {figure.name}"
+    return (
+        words
+        if figure.target is None
+        else f"{words}: {'met' if figure.met else 'MISSED'}, under {target(figure)}"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--only", choices=_ALL, help="one measurement alone; the page stays as it is")
-    parser.add_argument("--runs", type=int, metavar="N", help="so many runs of each (default: each has its own number)")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="so many runs of each (default: each has its own number)"
+    )
     arguments = parser.parse_args()
-    for number_ in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: leave no lab behind
-        signal.signal(number_, signal.default_int_handler)
+    for one in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: leave no lab behind
+        signal.signal(one, signal.default_int_handler)
     sections = []
     try:
         machine = _machine()
-        with tempfile.TemporaryDirectory(prefix="slurmkit-bench-") as name, contextlib.ExitStack() as after:
+        with tempfile.TemporaryDirectory(prefix="slurmkit-bench-") as name:
             folder = Path(name)
             folder.chmod(0o755)
-            del after
             for title in [arguments.only] if arguments.only else _ALL:
                 begin = time.monotonic()
                 print(f"{title} …", flush=True)
                 section = _ALL[title].measure(folder, arguments.runs)
                 sections.append(section)
                 for figure in section.figures:
-                    target = "" if figure.target is None else f"  target {figure.target:g}: {verdict(figure)}"
-                    low, high = (number(edge(figure.values), figure.unit) for edge in (min, max))
-                    print(f"  {number(figure.median, figure.unit):>10}  ({low} to {high}, {len(figure.values)})  {figure.name}{target}")
+                    print(_line(figure))
                 print(f"  took {time.monotonic() - begin:.0f} s", flush=True)
     except (BenchError, SlurmkitError) as error:
-        print(f"bench: {error}", file=sys.stderr)
+        hint = getattr(error, "hint", "")
+        print(f"bench: {error}" + (f"\n  hint: {hint}" if hint else ""), file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted", file=sys.stderr)
+        return 130
     if not arguments.only:
         words = ["python -m tests.bench", *([f"--runs {arguments.runs}"] if arguments.runs else [])]
         command = " ".join(words) if arguments.runs else "make bench  # python -m tests.bench"

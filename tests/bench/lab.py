@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slurmkit.lab.daemons import Lab
 
 from .figures import Figure, Section
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RUNS, RUNS_ACCOUNTING = 5, 3
 _TEXT = (

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from .figures import Figure, Section
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
+    from .figures import Figure, Section
+
+#: From here on milliseconds are of no interest.
+_LARGE = 2
 _ABOUT = (
     "Each figure is the median over its runs, with the smallest and the largest value seen. What is compared was run in "
     "turns, and ratios were taken pair by pair before their median. A target is met if the median is under it."
@@ -29,18 +34,17 @@ def _row(figure: Figure) -> str:
         number(figure.median, figure.unit),
         f"{number(min(figure.values), figure.unit)} to {number(max(figure.values), figure.unit)}",
         str(len(figure.values)),
-        "" if figure.target is None else f"under {figure.target:g} {figure.unit.replace('x', '×')}: {verdict(figure)}",
+        "" if figure.target is None else f"under {target(figure)}: {'met' if figure.met else '**missed**'}",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def verdict(figure: Figure) -> str:
-    """In words."""
-    return "met" if figure.met else "**missed**"
+def target(figure: Figure) -> str:
+    """What the median has to be under."""
+    return f"{figure.target:g} {figure.unit.strip('x')}".strip()
 
 
 def number(value: float, unit: str) -> str:
-    """A value as a person reads it."""
-    if unit == "x":
-        return f"{value:.3f} ×" if value < 2 else f"{value:.1f} ×"
-    return f"{value:.1f} ms" if unit == "ms" else f"{value:.3f} s" if value < 2 else f"{value:.1f} s"
+    """A value as a person reads it; a ratio has no unit."""
+    digits = 1 if unit == "ms" or value >= _LARGE else 3
+    return f"{value:.{digits}f} {unit.strip('x')}".strip()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmkit.lab.daemons import Lab
 from slurmkit.runtime.records import read_json_lines
@@ -14,6 +13,9 @@ from trainer.data import prepare
 
 from .figures import ROOT, BenchError, Figure, Section, wait, with_venv
 from .stamped import STAMPS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RUNS = 5
 #: What the ranks train: the model of the demo.
@@ -26,15 +28,17 @@ _TRAINING = [
     "trainer.steps=1000000",
 ]
 _TEXT = (
-    "One run of 2 nodes with 2 ranks each in the partition `low` (the GPT of `make demo`, all ranks on the cores named above, "
-    "gloo), preempted again and again by a job in `high` that wants all nodes and ends at once. Signal and commit are "
-    "rank 0's own clock. Requeued means that `scontrol requeue` has returned. A requeued job waits for cred_expire + 1 "
-    "seconds before Slurm starts it: the lab sets the least that Slurm takes, 5 + 1; Slurm's default is 121. From the "
-    "batch script on, rank 0's times are shown; the parts follow one another and add up to the last line. The ranks "
-    "compete for few cores here: imports, rendezvous and set-up take less where each rank has its own."
+    "One run of 2 nodes with 2 ranks each in the partition `low` (the GPT of `make demo`, gloo), preempted again and again by "
+    "a job in `high` that wants all nodes and ends at once. Signal and commit are rank 0's own clock; requeued means that "
+    "`scontrol requeue` has returned. Of that, · marks the parts, which follow one another; of the ranks' stages each "
+    "lasts until the last rank has passed it. Slurm starts a requeued job cred_expire + 1 seconds after its end at the "
+    "earliest: the lab sets the least that Slurm takes, 5 + 1; Slurm's own default is 121. All 4 ranks, their imports and "
+    "the lab itself share the cores named above."
 )
+#: A line of bash in the batch script: which life it is (nothing for the first), and the time.
+_CLOCK = 'date "+$SLURM_RESTART_COUNT %s.%N" >>$SLURMKIT_POINT_DIR/'
 _RANKS = 4
-_START = ("composed", "imported", "prepared", "joined", "ready", "stepped")
+_STAGES = ("composed", "imported", "prepared", "joined", "ready", "stepped")
 #: Seconds of training before each preemption.
 _TRAINED = 1.0
 
@@ -53,10 +57,10 @@ def measure(folder: Path, runs: int | None) -> Section:
             log = "\n".join(path.read_text()[-4000:] for path in work.rglob("*log*") if path.is_file())
             raise BenchError(f"{error}\n{log}\n{lab.diagnostics()}") from error
     finally:
-        import shutil; shutil.copy(lab.root/"log"/"slurmctld.log", "/tmp/benchctld.log")
         Lab.end("preempt", folder / "labs")
-    figures = tuple(Figure(name, tuple(cycle[name] for cycle in cycles)) for name in cycles[0])
-    return Section("Preemption", _TEXT, figures)
+    names = max(cycles, key=len)
+    figures = [Figure(name, tuple(cycle[name] for cycle in cycles if name in cycle)) for name in names]
+    return Section("Preemption", _TEXT, tuple(figures))
 
 
 def _submit(lab: Lab, work: Path) -> Path:
@@ -66,7 +70,7 @@ def _submit(lab: Lab, work: Path) -> Path:
         "payload=command",
         f"payload.command=[{','.join(map(_quoted, command))}]",
         f"+env.vars.PYTHONPATH={_quoted(str(ROOT))}",
-        *(f"env.{when}=[{_quoted(f'date +%s.%N >>$SLURMKIT_POINT_DIR/{when}')}]" for when in ("setup", "teardown")),
+        *(f"env.{when}=[{_quoted(_CLOCK + when)}]" for when in ("setup", "teardown")),
         "resources.partition=low",
         "resources.gres=gpu:a100:2",
         "resources.cpus_per_task=1",
@@ -93,22 +97,15 @@ def _cycle(lab: Lab, point: Path, life: int) -> dict[str, float]:
         lines = read_json_lines(point / "events.jsonl")
         return next((line for line in lines if line["event"] == name and line["restart"] == life), None)
 
-    def passed(restart: int, *stages: str) -> dict[str, float] | None:
+    def passed(restart: int) -> dict[str, float] | None:
         """When the last rank of a life had passed each stage; None until all have."""
-        lines = [
-            line
-            for line in read_json_lines(point / STAMPS)
-            if line["restart"] == restart and line.keys() >= set(stages)
-        ]
+        lines = [line for line in read_json_lines(point / STAMPS) if line["restart"] == restart]
         if len(lines) < _RANKS:
             return None
         first = min(line["process"] for line in lines)
-        return {stage: max(line[stage] for line in lines) for stage in stages} | {"process": first}
+        return {stage: max(line[stage] for line in lines) for stage in _STAGES} | {"process": first}
 
-    def batch(when: str, restart: int) -> float:
-        return float((point / when).read_text().split()[restart])
-
-    wait("the first step", lambda: passed(life, *_START))
+    wait("the first step", lambda: passed(life))
     time.sleep(_TRAINED)
     urgent = ["sbatch", "--partition=high", "--nodes=8", "--exclusive", "--time=1", "--output=/dev/null"]
     asked = time.time()
@@ -117,23 +114,36 @@ def _cycle(lab: Lab, point: Path, life: int) -> dict[str, float]:
     checkpoint, signal = event("checkpoint"), event("signal")
     if not checkpoint or not signal or "preempted" not in requeue["words"]:
         raise BenchError(f"no preemption: {requeue}, {checkpoint}, {signal}")
-    begun = wait("the first step after the requeue", lambda: passed(life + 1, *_START))
-    left = wait("the ranks to leave", lambda: passed(life, "left"))["left"]
-    ended, started = batch("teardown", life), batch("setup", life + 1)
+    begun = wait("the first step after the requeue", lambda: passed(life + 1))
+    ended, started = _batch(point, "teardown").get(life), _batch(point, "setup")[life + 1]
+    leaving = (
+        {}
+        if ended is None
+        else {
+            "· requeued to end of `srun`: ranks leave, interpreters exit": ended - requeue["time"],
+            "· end of `srun` to next start of the batch script (Slurm)": started - ended,
+        }
+    )
     return {
         "Urgent job submitted to signal at rank 0 (Slurm)": signal["arrived"] - asked,
         "**Signal to committed checkpoint**": checkpoint["after_signal"],
         "Signal to requeued": requeue["time"] - signal["arrived"],
         "**Requeued to first step**": begun["stepped"] - requeue["time"],
-        "· requeued to the last rank's end of `main`": left - requeue["time"],
-        "· interpreters exit, end of `srun`": ended - left,
-        "· end of `srun` to next start of the batch script (Slurm)": started - ended,
+        **leaving,
         "· batch script to first process (`srun`)": begun["process"] - started,
         "· interpreter, Hydra's config": begun["composed"] - begun["process"],
         "· `import torch` and the trainer": begun["imported"] - begun["composed"],
-        "· `torch._dynamo`, which deterministic kernels and AdamW import": begun["prepared"] - begun["imported"],
+        "· `torch._dynamo`, which deterministic kernels and AdamW import": begun["prepared"]
+        - begun["imported"],
         "· rendezvous": begun["joined"] - begun["prepared"],
         "· model, DDP's warm-up, checkpoint read back": begun["ready"] - begun["joined"],
         "· first step": begun["stepped"] - begun["ready"],
         "First process to first step": begun["stepped"] - begun["process"],
     }
+
+
+def _batch(point: Path, when: str) -> dict[int, float]:
+    """Times of the batch script by life; at the end a busy machine's script can be killed before it writes."""
+    path = point / when
+    words = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    return {int(word[0]) if len(word) > 1 else 0: float(word[-1]) for word in words}

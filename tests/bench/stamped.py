@@ -1,4 +1,4 @@
-"""``python -m trainer``, with the time of each stage of its life written down."""
+"""``python -m trainer``, with the time of each stage of its start written down."""
 
 # ruff: noqa: PLC0415 - the stages are the imports
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from slurmkit.runtime.records import append_json
 
-#: In the folder of the point: a line at the first step of each rank of a life, and one at its end.
+#: In the folder of the point: a line of each rank of a life, at its first step.
 STAMPS = "stamps.jsonl"
 
 
@@ -50,10 +50,7 @@ def main() -> int:
         return settings
 
     entry.compose = composed
-    code = entry.main()
-    stamps.note("left")
-    stamps.write()
-    return code
+    return entry.main()
 
 
 def _stamp(loop: Any, stamps: _Stamps) -> None:

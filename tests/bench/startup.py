@@ -40,9 +40,7 @@ def measure(folder: Path, runs: int | None) -> Section:
         Lab.end("startup", folder / "labs")
     bare, hydra, submitit, shown, compiled = seen.values()
     targets = {"slurmkit --help": 0.12, " ".join(_COMPILE): 0.9}
-    figures = [
-        Figure(f"`{name}`", tuple(values), target=targets.get(name)) for name, values in seen.items()
-    ]
+    figures = [Figure(f"`{name}`", tuple(values), target=targets.get(name)) for name, values in seen.items()]
     ratios = [
         ratio("`slurmkit --help` / `python -c pass`", shown, bare),
         ratio("`slurmkit compile …` / `import hydra`", compiled, hydra),

@@ -8,9 +8,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 #: Variables that say how long a block is, and where rank 0 writes the seconds of each block.
 BLOCK, RESULT = "BENCH_BLOCK", "BENCH_RESULT"

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainer.data import prepare
 
 from .figures import ROOT, BenchError, Figure, Section, ratio
 from .step_rank import BLOCK, RESULT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 PAIRS, STEPS, RANKS = 12, 40, 2
 _TRAINING = ["experiment=gpt_ddp", "trainer.batch_size=4"]
@@ -46,7 +49,11 @@ def measure(folder: Path, runs: int | None) -> Section:
             with (work / f"log-{rank}").open("w") as log:
                 ranks.append(
                     subprocess.Popen(
-                        argv, cwd=work, env=_environment(rank, work, result), stdout=log, stderr=subprocess.STDOUT
+                        argv,
+                        cwd=work,
+                        env=_environment(rank, work, result),
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
                     )
                 )
         codes = [process.wait(timeout=600) for process in ranks]
@@ -58,7 +65,9 @@ def measure(folder: Path, runs: int | None) -> Section:
         logs = "\n".join((work / f"log-{rank}").read_text()[-4000:] for rank in range(RANKS))
         raise BenchError(f"the ranks ended with {codes}:\n{logs}")
     seconds = json.loads(result.read_text())
-    (bare, bare_cpu), (ours, ours_cpu) = (zip(*seconds[side][1:], strict=True) for side in ("bare", "trainer"))
+    (bare, bare_cpu), (ours, ours_cpu) = (
+        zip(*seconds[side][1:], strict=True) for side in ("bare", "trainer")
+    )
     figures = [
         Figure("A step of the bare loop", tuple(1000 * value / STEPS for value in bare), "ms"),
         Figure("A step of the trainer", tuple(1000 * value / STEPS for value in ours), "ms"),

@@ -50,13 +50,17 @@ class Story:
         self.start = time.monotonic()
 
     def tell(self, text: str) -> None:
-        bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() and "NO_COLOR" not in os.environ else ("", "")
+        bold, plain = (
+            ("\033[1m", "\033[0m") if sys.stdout.isatty() and "NO_COLOR" not in os.environ else ("", "")
+        )
         print(f"\n{bold}[{time.monotonic() - self.start:4.0f} s] {text}{plain}", flush=True)
 
     def run(self, *argv: str, show: bool = True) -> str:
         if show:
             print(f"  $ {' '.join(argv)}", flush=True)
-        done = subprocess.run(argv, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            argv, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
+        )
         if show:
             for line in (done.stderr + done.stdout).splitlines():
                 print(f"    {line}")
@@ -94,18 +98,28 @@ def train_through_a_preemption(story: Story) -> None:
 
     story.wait("the first 20 steps", lambda: len(metrics()) >= 20)
     first = metrics()[0]["loss"]
-    story.show(f"step {metrics()[0]['step']}: loss {first:.3f}", f"step {metrics()[-1]['step']}: loss {metrics()[-1]['loss']:.3f}")
+    story.show(
+        f"step {metrics()[0]['step']}: loss {first:.3f}",
+        f"step {metrics()[-1]['step']}: loss {metrics()[-1]['loss']:.3f}",
+    )
 
     story.tell("Somebody more important wants all nodes: the run is preempted, saves, and requeues itself")
-    story.run("sbatch", "--partition=high", "--nodes=8", "--exclusive", "--output=/dev/null", "--wrap", "sleep 2")
+    story.run(
+        "sbatch", "--partition=high", "--nodes=8", "--exclusive", "--output=/dev/null", "--wrap", "sleep 2"
+    )
     requeue = story.wait("the run to save and requeue itself", lambda: event("requeue"))
     saved = event("checkpoint") or {}
-    story.show(f"{requeue['words']}", f"saved step {saved.get('step')}, {saved.get('after_signal', 0):.2f} s after the signal")
+    story.show(
+        f"{requeue['words']}",
+        f"saved step {saved.get('step')}, {saved.get('after_signal', 0):.2f} s after the signal",
+    )
     story.run("squeue", "--format=%.6i %.10P %.12j %.10T %.6D %R")
 
     story.tell("The nodes are free again: the run comes back and goes on at the very next sample")
     resume = story.wait("the run to resume", lambda: event("resume"))
-    story.show(f"restart {resume['restart']}: resumed after step {resume['step']}, at sample {resume['cursor']}")
+    story.show(
+        f"restart {resume['restart']}: resumed after step {resume['step']}, at sample {resume['cursor']}"
+    )
     if resume["step"] != requeue["step"]:
         raise StoryError(f"saved step {requeue['step']}, resumed step {resume['step']}")
     result = json.loads(story.wait("the run to finish", lambda: _read(point / "result.json")))
@@ -129,7 +143,9 @@ def sweep(story: Story) -> None:
     story.run("slurmkit", "status", "last")
     run = Path(json.loads(story.run("slurmkit", "status", "last", "--json", show=False))["path"])
     for point, rate in enumerate(DIGITS[-1].partition("=")[2].split(",")):
-        story.show(f"lr {rate}: loss {json.loads((run / 'points' / '0' / str(point) / 'result.json').read_text())['loss']:.4f}")
+        story.show(
+            f"lr {rate}: loss {json.loads((run / 'points' / '0' / str(point) / 'result.json').read_text())['loss']:.4f}"
+        )
 
 
 def _read(path: Path) -> str | None:
@@ -140,7 +156,10 @@ def main() -> int:
     name = f"demo-{os.getpid()}"
     folder = Path(tempfile.mkdtemp(prefix="slurmkit-demo-"))
     start = time.monotonic()
-    print(f"[   0 s] A Slurm of 8 nodes, 4 GPUs each, under 2 leaf switches\n  $ slurmkit lab up --name {name}", flush=True)
+    print(
+        f"[   0 s] A Slurm of 8 nodes, 4 GPUs each, under 2 leaf switches\n  $ slurmkit lab up --name {name}",
+        flush=True,
+    )
     story = None
     try:
         lab = Lab.up(name, note=lambda text: print(f"    {text}", flush=True))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import shlex
+import shutil
 import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from command import slurmkit
 from polling import wait_until
 
+from slurmkit.launch.ledger import Run
 from slurmkit.runtime.records import read_json, read_json_lines
 from slurmkit.runtime.requeue import parse_job
 from trainer.events import loss_curve
@@ -20,12 +21,17 @@ if TYPE_CHECKING:
     from slurmkit.lab.daemons import Lab
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-RUNNER = HERE.parent / "unit" / "trainer" / "runner.py"
 
-#: 2 nodes of 2 ranks, small enough that a step is a few milliseconds.
 STEPS = 60
+#: 2 nodes of 2 ranks, small enough that a step is a few milliseconds.
 SMALL = [
+    "resources=two_nodes",
+    "resources.partition=low",
+    "resources.gres=gpu:a100:2",
+    "resources.cpus_per_task=1",
+    "resources.mem=2G",
+    "resources.time=10",
+    "requeue.signal_lead=20",
     "model=gpt",
     "model._target_=paused.PausedGPT",
     "model.layers=2",
@@ -38,22 +44,6 @@ SMALL = [
     "trainer.accumulate=2",
     "trainer.rendezvous_seconds=60",
 ]
-
-SCRIPT = """\
-#!/bin/bash
-{directives}
-export SLURMKIT_RUN_DIR={run_dir} SLURMKIT_POINT=0 SLURMKIT_POINT_DIR={point_dir}
-export PYTHONPATH={pythonpath} TEST_PAUSE={pause}
-srun --cpus-per-task=1 {command} &
-pid=$!
-trap 'kill -USR1 "$pid" 2>/dev/null' USR1
-trap : TERM
-wait "$pid"; code=$?
-while [ "$code" -gt 128 ] && kill -0 "$pid" 2>/dev/null; do wait "$pid"; code=$?; done
-wait "$pid" 2>/dev/null; last=$?
-[ "$last" -ne 127 ] && code=$last
-exit "$code"
-"""
 
 
 @dataclass
@@ -70,7 +60,7 @@ class RunHandle:
 
     @property
     def log(self) -> str:
-        path = self.dir / "log"
+        path = self.point / "log"
         return path.read_text() if path.exists() else ""
 
     def state(self) -> dict[str, str]:
@@ -128,8 +118,8 @@ class RunHandle:
             ours = f"SLURMKIT_RUN_DIR={self.dir}".encode() in environ
             if (
                 ours
-                and argv[0] == os.fsencode(sys.executable)
-                and os.fsencode(RUNNER) in argv
+                and Path(os.fsdecode(argv[0])).name.startswith("python")
+                and b"trainer" in argv
                 and argv != parent_argv
             ):
                 found.append(int(folder.name))
@@ -147,46 +137,19 @@ class RunHandle:
         }
 
 
-def submit_run(
-    lab: Lab,
-    overrides: list[str],
-    folder: Path,
-    *,
-    options: dict[str, str] | None = None,
-    pause: float = 0.0,
-) -> RunHandle:
-    """Submit one run of 2 nodes with 2 ranks each, in the shape of slurmkit's own script."""
-    folder.mkdir(parents=True, exist_ok=True)
-    directives = {
-        "job-name": folder.name,
-        "partition": "low",
-        "nodes": "2",
-        "ntasks-per-node": "2",
-        "cpus-per-task": "1",
-        "requeue": "",
-        "open-mode": "append",
-        "output": str(folder / "log"),
-        "time": "10",
-        "signal": "USR1@20",
-        **(options or {}),
-    }
-    lines = [
-        f"#SBATCH --{key}" + (f"={value}" if value else "")
-        for key, value in directives.items()
-        if value != "no"
-    ]
-    script = SCRIPT.format(
-        directives="\n".join(lines),
-        run_dir=folder,
-        point_dir=folder / "points" / "0" / "0",
-        pythonpath=f"{ROOT}:{HERE}",
-        pause=pause,
-        command=shlex.join([sys.executable, "-u", str(RUNNER), *SMALL, *overrides]),
-    )
-    path = folder / "job.sbatch"
-    path.write_text(script)
-    answer = lab.run(["sbatch", "--parsable", str(path)])
-    return RunHandle(lab, answer.stdout.split(";")[0].strip(), folder)
+def submit_run(lab: Lab, overrides: list[str], folder: Path, *, pause: float = 0.0) -> RunHandle:
+    """Submit one run of 2 nodes with 2 ranks each, as a person does: from a folder with a model of its own."""
+    folder.mkdir(parents=True)
+    shutil.copy(HERE / "paused.py", folder)
+    words = [*SMALL, f"name={folder.name}", f"env.vars.TEST_PAUSE='{pause}'", *overrides]
+    path = Path(slurmkit(lab, folder, "submit", *words).stdout.strip())
+    return RunHandle(lab, Run(path).attempts()[-1].job_id, path)
+
+
+def submit_again(run: RunHandle) -> RunHandle:
+    """Submit the script of a run once more, by hand: the same folder, another job."""
+    job = run.lab.run(["sbatch", "--parsable", str(run.dir / "job.sbatch")]).stdout.strip()
+    return RunHandle(run.lab, job, run.dir)
 
 
 def kill(pid: int) -> None:

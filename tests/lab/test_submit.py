@@ -341,7 +341,11 @@ def test_ctrl_c_leaves_a_job_with_its_record_or_neither(lab: Lab, tmp_path: Path
     jobs = {attempt.job_id for run in runs for attempt in run.attempts()}
     assert len(jobs) == len(runs), "every run folder that is left has its job"
     names = lab.run(["squeue", "--noheader", "--states=all", "--format=%A %j"]).stdout.splitlines()
-    assert jobs == {line.split()[0] for line in names if line.split()[1].startswith("c") and line.split()[1][1:].isdecimal()}
+    assert jobs == {
+        line.split()[0]
+        for line in names
+        if line.split()[1].startswith("c") and line.split()[1][1:].isdecimal()
+    }
     assert len(list((tmp_path / "runs").iterdir())) == len(runs), "nothing half-written is left"
 
 

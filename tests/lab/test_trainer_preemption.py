@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from polling import wait_until
-from runs import STEPS, RunHandle, kill, submit_run
+from runs import STEPS, RunHandle, kill, submit_again, submit_run
 
 from trainer.data import prepare
 
@@ -21,6 +21,11 @@ pytestmark = pytest.mark.lab
 REST = 0.15
 #: Long enough for a first life of more than the 90 seconds in which Slurm notices a limit of a minute.
 LONG_REST = 0.8
+
+
+def on(nodes: str) -> str:
+    """Runs of this module do not share nodes, so that one disturbs no other."""
+    return f"resources.nodelist='{nodes}'"
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +50,9 @@ def submit(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
 @pytest.fixture(scope="module")
 def limited(submit: Callable[..., RunHandle]) -> tuple[RunHandle, RunHandle]:
     """Two runs that meet a time limit of a minute, with and without a warning; they mostly rest."""
-    minute = {"time": "1", "nodelist": "n[5-6]"}
-    warned = submit("warned", pause=LONG_REST, options={**minute, "signal": "USR1@10"})
-    bare = submit("bare", pause=LONG_REST, options={**minute, "nodelist": "n[7-8]", "signal": "no"})
+    minute = "resources.time=1"
+    warned = submit("warned", minute, on("n[5-6]"), "requeue.signal_lead=10", pause=LONG_REST)
+    bare = submit("bare", minute, on("n[7-8]"), "requeue.signal=null", pause=LONG_REST)
     return warned, bare
 
 
@@ -55,7 +60,7 @@ def limited(submit: Callable[..., RunHandle]) -> tuple[RunHandle, RunHandle]:
 def undisturbed(limited: tuple[RunHandle, RunHandle], submit: Callable[..., RunHandle]) -> RunHandle:
     """The same run without any interruption."""
     del limited  # they are on their way first
-    run = submit("undisturbed", options={"nodelist": "n[1-2]"})
+    run = submit("undisturbed", on("n[1-2]"))
     run.wait_finished()
     assert run.events("start")[0]["ranks"] == 4
     assert len(run.proof()["losses"]) == STEPS
@@ -81,8 +86,8 @@ def interrupted(undisturbed: RunHandle, submit: Callable[..., RunHandle]) -> dic
     """Two runs side by side, each hit in its own way after a few steps; none is waited for here."""
     del undisturbed  # it has its nodes to itself
     runs = {
-        "preempted": submit("preempted", pause=REST, options={"nodelist": "n[1-2]"}),
-        "asked": submit("asked", pause=REST, options={"nodelist": "n[3-4]"}),
+        "preempted": submit("preempted", on("n[1-2]"), pause=REST),
+        "asked": submit("asked", on("n[3-4]"), pause=REST),
     }
     for run in runs.values():
         run.wait_step(8)
@@ -111,8 +116,8 @@ def ended(interrupted: dict[str, RunHandle], submit: Callable[..., RunHandle]) -
     for run in interrupted.values():
         run.wait_finished()
     runs = {
-        "cancelled": submit("cancelled", pause=REST, options={"nodelist": "n[3-4]"}),
-        "killed": submit("killed", "trainer.checkpoint.every=5", pause=REST, options={"nodelist": "n[1-2]"}),
+        "cancelled": submit("cancelled", on("n[3-4]"), pause=REST),
+        "killed": submit("killed", "trainer.checkpoint.every=5", on("n[1-2]"), pause=REST),
     }
     for run in runs.values():
         run.wait_step(12)
@@ -135,14 +140,14 @@ def test_scancel_does_not_resurrect(ended: dict[str, RunHandle]) -> None:
 
 
 def test_a_killed_rank_fails_the_job_and_a_new_one_goes_on(
-    undisturbed: RunHandle, ended: dict[str, RunHandle], submit: Callable[..., RunHandle]
+    undisturbed: RunHandle, ended: dict[str, RunHandle]
 ) -> None:
     """After kill -9 of one rank none hangs, the job fails, a new one goes on from the checkpoint."""
     run = ended["killed"]
     run.wait_state("FAILED", timeout=30)
     wait_until(lambda: not run.rank_pids(), 10, "all ranks to be gone")
     last = run.events("checkpoint")[-1]["step"]
-    again = submit("killed", "trainer.checkpoint.every=5", options={"nodelist": "n[1-2]"})
+    again = submit_again(run)
     again.wait_finished()
     (resumed,) = again.events("resume")
     assert resumed["step"] == last >= 10
