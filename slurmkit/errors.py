@@ -9,6 +9,7 @@
     ├── PreflightError            exit 3   the plan can never run on this cluster as it is
     ├── SlurmUnavailableError     exit 4   slurmctld, slurm.conf or a Slurm command cannot be reached
     ├── SlurmRefusedError         exit 1   Slurm was reached and said no
+    ├── SubmissionUnclearError    exit 1   sbatch did not say whether there is a job now
     ├── MissingProgramError       exit 1   a program that has to be installed first
     ├── LabError                  exit 1   a lab daemon did not do what it should
     ├── CheckpointError           exit 1   a checkpoint that is damaged or belongs to another run
@@ -31,6 +32,7 @@ __all__ = [
     "SlurmRefusedError",
     "SlurmUnavailableError",
     "SlurmkitError",
+    "SubmissionUnclearError",
     "UsageError",
 ]
 
@@ -54,6 +56,13 @@ class SlurmkitError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+    def report(self, program: str = "slurmkit") -> str:
+        """The error as a person reads it: one line, a hint, and the evidence below."""
+        hint = [f"  hint: {self.hint}"] if self.hint else []
+        return "\n".join(
+            [f"{program}: {self.message}", *hint, *(f"  {line}" for line in self.detail.splitlines())]
+        )
 
 
 class UsageError(SlurmkitError):
@@ -84,6 +93,10 @@ class SlurmUnavailableError(SlurmkitError):
 
 class SlurmRefusedError(SlurmkitError):
     """Slurm was reached and refused; the message repeats Slurm's own words."""
+
+
+class SubmissionUnclearError(SlurmkitError):
+    """Sbatch ended without saying whether there is a job: nothing that a job would need may be removed."""
 
 
 class MissingProgramError(SlurmkitError):

@@ -5,6 +5,7 @@ Inside a job this is what every rank runs; by hand it trains on this machine, al
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Any
@@ -32,15 +33,13 @@ def _train(overrides: list[str], config_name: str | None, config_dir: str | None
     """Train in this process; a mistake of the user is a line and a hint."""
     try:
         with catch_signals(last=True) as flags:  # before torch is imported, and until the very end
-            env = JobEnv.from_environ(os.environ)
             settings = compose(overrides, _settings, config_name or "config", config_dir)
+            env = JobEnv.from_environ(os.environ, settings.trainer.run_dir)
             from trainer.loop import train  # noqa: PLC0415 - torch costs seconds, a mistake in the config none
 
             return train(settings, env, flags)
     except SlurmkitError as error:
-        print(f"trainer: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"  hint: {error.hint}", file=sys.stderr)
+        print(error.report("trainer"), file=sys.stderr)
         return error.exit_code
 
 
@@ -64,7 +63,9 @@ def main() -> int:
         register_app()
         _sweep()
         return 0
-    return _train(arguments.overrides, arguments.config_name, arguments.config_dir)
+    code = _train(arguments.overrides, arguments.config_name, arguments.config_dir)
+    gc.freeze()  # the interpreter would pick torch apart for a second, while a requeue or KillWait waits for us
+    return code
 
 
 if __name__ == "__main__":

@@ -19,16 +19,13 @@ def cancel_command(run: str, runs_dir: Path) -> int:
     """End a run for good; its ranks save first. RUN is a run folder, a run id, a Slurm job id, or `last`."""
     from slurmkit import open_client  # noqa: PLC0415 - only once the words are sound
     from slurmkit.launch.ledger import find_run  # noqa: PLC0415
-    from slurmkit.launch.watch import UNFINISHED, run_status  # noqa: PLC0415
+    from slurmkit.launch.watch import cancel_run  # noqa: PLC0415
 
     found = find_run(run, runs_dir)
-    client = open_client()
-    live = sorted(
-        {status.job.partition("_")[0] for status in run_status(found, client) if status.state in UNFINISHED}
+    ended = cancel_run(found, open_client())
+    note(
+        f"{found.id}: cancelled job {', '.join(ended)}"
+        if ended
+        else f"{found.id}: nothing to cancel, all of it has ended"
     )
-    if not live:
-        note(f"{found.id}: nothing to cancel, all of it has ended")
-        return 0
-    client.cancel(live)
-    note(f"{found.id}: cancelled job {', '.join(live)}")
     return 0

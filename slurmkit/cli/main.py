@@ -77,16 +77,6 @@ def _slurmkit(*, debug: bool) -> None:
     del debug  # read in main, where it is needed before click parses
 
 
-def report(error: SlurmkitError) -> int:
-    """Print an error as one line, a hint and its evidence; returns its exit code."""
-    print(f"slurmkit: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"  hint: {error.hint}", file=sys.stderr)
-    for line in error.detail.splitlines():
-        print(f"  {line}", file=sys.stderr)
-    return error.exit_code
-
-
 def main(argv: list[str] | None = None) -> None:
     """The console script's entry point; ends the process with the exit code."""
     words = sys.argv[1:] if argv is None else argv
@@ -102,13 +92,22 @@ def _run(words: list[str]) -> int:
     except SlurmkitError as error:
         if debug:
             raise
-        return report(error)
+        print(error.report(), file=sys.stderr)
+        return error.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         print("slurmkit: interrupted", file=sys.stderr)
         return 130
+    except FileNotFoundError as error:
+        if error.filename is not None:
+            raise
+        print(
+            "slurmkit: the current folder does not exist any more\n  hint: cd to one that does",
+            file=sys.stderr,
+        )
+        return 2
     except BrokenPipeError:  # `slurmkit logs RUN | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -47,8 +47,7 @@ def submit_command(
         check_points(points, fixed, config_name, config_dir)  # a misspelt key fails here, not in every task
     if dry_run:
         place = Place(cwd=str(Path.cwd()))
-        array = None if points is None else len(points)
-        print(compile_job(experiment, None, place, array, points=points is not None).script, end="")
+        print(compile_job(experiment, None, place, points=points).script, end="")
         return 0
     run = submit(experiment, points, force=force, say=note)
     print(run.path)

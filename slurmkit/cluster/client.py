@@ -19,6 +19,14 @@ class SlurmClient(Protocol):
         """Nodes, partitions, fabric and settings, read now."""
         ...
 
+    def cluster(self) -> str:
+        """The cluster's name. A job id means something only together with it."""
+        ...
+
+    def job_of(self, script: str) -> str | None:
+        """The id of the job that was made from the script at that path, or ``None``."""
+        ...
+
     def job(self, job_id: str) -> Mapping[str, str] | None:
         """``scontrol show job`` of one job, or ``None`` once Slurm has forgotten it."""
         ...

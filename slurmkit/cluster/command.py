@@ -13,12 +13,13 @@ from slurmkit.cluster import parse
 from slurmkit.cluster.model import ClusterSnapshot
 from slurmkit.errors import MissingProgramError, SlurmRefusedError, SlurmUnavailableError
 
-__all__ = ["CommandClient", "Runner", "clean_environ", "run_slurm"]
+__all__ = ["CommandClient", "Runner", "clean_environ", "is_unreachable", "run_slurm", "unavailable"]
 
 #: Takes an argument vector; returns exit code, stdout and stderr.
 Runner = Callable[[Sequence[str]], tuple[int, str, str]]
 
 _TIMEOUT = 30.0  # seconds; a controller that says nothing for so long is down for our purposes
+_SBATCH_TIMEOUT = 300.0  # sbatch retries for two minutes where the controller is full
 #: squeue --Format pads and cuts to these widths. The cut list of nodes of a huge job is only shown, never read.
 _QUEUE_FIELDS = {
     "ArrayJobID": 30,
@@ -27,13 +28,14 @@ _QUEUE_FIELDS = {
     "RestartCnt": 12,
     "Reason": 120,
     "NodeList": 400,
+    "Command": 600,
 }
-_HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Start", "End", "NodeList")
+_HISTORY_FIELDS = ("JobID", "State", "NodeList", "JobName")
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 
 
 def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for Slurm's commands: without what would change their meaning or their output.
+    """The environment for Slurm's commands: without what would change their meaning.
 
     A caller inside a job carries ``SLURM_MEM_PER_NODE`` and the like, and anybody's profile may set
     ``SBATCH_PARTITION`` or ``SQUEUE_FORMAT``; all of them silently override what we ask for.
@@ -49,8 +51,7 @@ def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
         "SACCT_",
         "SCANCEL_",
     )
-    kept = {key: value for key, value in environ.items() if key in _KEPT or not key.startswith(prefixes)}
-    return kept | {"LC_ALL": "C"}
+    return {key: value for key, value in environ.items() if key in _KEPT or not key.startswith(prefixes)}
 
 
 def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
@@ -63,15 +64,13 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():  # Slurm's own commands look for another one for minutes
         raise _no_conf(f"there is no file {conf}")
+    submitting = argv[0] == "sbatch"
+    # The job inherits sbatch's environment, so its language stays the person's; ours is for what we parse.
+    env = clean_environ(os.environ) | ({} if submitting else {"LC_ALL": "C"})
+    timeout = _SBATCH_TIMEOUT if submitting else _TIMEOUT
     try:
         done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT,
-            check=False,
-            env=clean_environ(os.environ),
+            argv, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, env=env
         )
     except FileNotFoundError as error:
         raise MissingProgramError(
@@ -80,15 +79,21 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
         ) from error
     except subprocess.TimeoutExpired as error:
         raise SlurmUnavailableError(
-            f"{argv[0]} got no answer from slurmctld in {_TIMEOUT:.0f} s", "see: scontrol ping"
+            f"{argv[0]} got no answer from slurmctld in {timeout:.0f} s", "see: scontrol ping"
         ) from error
     return done.returncode, done.stdout, done.stderr
 
 
-def _unavailable(stderr: str) -> SlurmUnavailableError:
+def is_unreachable(said: str) -> bool:
+    """Whether these words of a command mean that slurmctld or its slurm.conf was not found at all."""
+    marks = ("Unable to contact slurm controller", "configuration source", "slurm.conf", "s_p_parse_file")
+    return any(mark in said for mark in marks)
+
+
+def unavailable(stderr: str) -> SlurmUnavailableError:
     """Slurm's last words as one line, with the remedy for the kind."""
     said = stderr.strip().splitlines()[-1] if stderr.strip() else "no message"
-    if "configuration source" in stderr or "slurm.conf" in stderr or "s_p_parse_file" in stderr:
+    if is_unreachable(stderr) and "Unable to contact" not in stderr:
         return _no_conf(said)
     return SlurmUnavailableError(
         f"slurmctld cannot be reached: {said}",
@@ -121,7 +126,7 @@ class CommandClient:
         """A ping takes 10 ms, up or down; every other command retries a dead controller for 9 s and more."""
         code, out, err = self._run(("scontrol", "ping"))
         if "is UP" not in out:
-            raise _unavailable(err or out.partition("\n")[0] or f"scontrol ping ended with {code}")
+            raise unavailable(err or out.partition("\n")[0] or f"scontrol ping ended with {code}")
 
     def snapshot(self) -> ClusterSnapshot:
         """Read the cluster with four calls at once (each costs 10 ms, and 0.1 s on 10,000 nodes)."""
@@ -137,7 +142,7 @@ class CommandClient:
             config, partitions, nodes, topology = pool.map(self._run, calls)
         for code, out, err in (config, partitions):
             if code:
-                raise _unavailable(err or out)
+                raise unavailable(err or out)
         # Nodes may be hidden from users (PrivateData) and a flat cluster has no topology: unknown, no error.
         return ClusterSnapshot(
             read_at=read_at,
@@ -147,6 +152,28 @@ class CommandClient:
             fabric=parse.parse_fabric(parse.parse_records(topology[1] if topology[0] == 0 else "")),
         )
 
+    def cluster(self) -> str:
+        """See ``SlurmClient.cluster``."""
+        self._answers()
+        code, out, err = self._run(("scontrol", "show", "config"))
+        if code:
+            raise unavailable(err or out)
+        return parse.parse_config(out).cluster
+
+    def job_of(self, script: str) -> str | None:
+        """See ``SlurmClient.job_of``."""
+        self._answers()
+        width = _QUEUE_FIELDS["Command"]
+        code, out, err = self._run(
+            ("squeue", "--me", "--noheader", "--states=all", f"--Format=ArrayJobID:30,Command:{width}")
+        )
+        if code:
+            raise unavailable(err or out)
+        for line in out.splitlines():
+            if line[30 : 30 + width].strip() == script[:width].strip():
+                return line[:30].strip()
+        return None
+
     def job(self, job_id: str) -> Mapping[str, str] | None:
         """See ``SlurmClient.job``."""
         self._answers()
@@ -154,7 +181,7 @@ class CommandClient:
         if code and "Invalid job id" in err + out:
             return None
         if code:
-            raise _unavailable(err or out)
+            raise unavailable(err or out)
         records = parse.parse_records(out)
         return records[0] if records else None
 
@@ -176,7 +203,7 @@ class CommandClient:
         if code and "Invalid job id" in err + out:
             return []
         if code:
-            raise _unavailable(err or out)
+            raise unavailable(err or out)
         return [_cells(line) for line in out.splitlines() if line.strip()]
 
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:

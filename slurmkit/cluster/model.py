@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from slurmkit.units import Gres
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,15 +21,6 @@ _UNFIT = frozenset(
 
 
 @dataclass(frozen=True)
-class Gres:
-    """One generic resource of a node: ``gpu:a100:4`` is ``Gres("gpu", "a100", 4)``; ``type`` may be empty."""
-
-    name: str
-    type: str
-    count: int
-
-
-@dataclass(frozen=True)
 class Node:
     """One node; memory in MiB."""
 
@@ -38,6 +31,8 @@ class Node:
     memory: int
     gres: tuple[Gres, ...] = ()
     partitions: tuple[str, ...] = ()
+    unread_gres: tuple[str, ...] = ()
+    """What of ``Gres=`` is written in no way that we know: the node may have more than ``gres`` says."""
 
     @property
     def usable(self) -> bool:
@@ -58,9 +53,8 @@ class Partition:
     state: str
     max_time: float
     max_nodes: float
-    preempt_mode: str
-    grace_time: float
     total_nodes: int
+    """All of its nodes, also those that cannot be seen (powered-down cloud nodes are hidden by default)."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +85,13 @@ class ClusterConfig:
         """Seconds that ``--switches=N@t`` is honoured at most (Slurm's default is 300)."""
         value = self.scheduler_parameter("max_switch_wait")
         return int(value) if value.isdecimal() else 300
+
+    @property
+    def array_limits(self) -> Mapping[str, int]:
+        """How many tasks a job array may have, by the name of each setting that bounds it."""
+        found = {name: self.option(name) for name in ("MaxArraySize", "MaxJobCount")}
+        found["max_array_tasks"] = self.scheduler_parameter("max_array_tasks")
+        return {name: int(value) for name, value in found.items() if value.isdecimal()}
 
     @property
     def rewriters(self) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ClusterShell.NodeSet import NodeSet
 
 from slurmkit.cluster.fabric import Fabric, Switch
-from slurmkit.cluster.model import ClusterConfig, Gres, Node, Partition
-from slurmkit.units import UNLIMITED, parse_duration
+from slurmkit.cluster.model import ClusterConfig, Node, Partition
+from slurmkit.runtime import requeue
+from slurmkit.units import UNLIMITED, parse_duration, read_gres
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ __all__ = [
     "expand",
     "parse_config",
     "parse_fabric",
-    "parse_gres",
+    "parse_job",
     "parse_nodes",
     "parse_partitions",
     "parse_records",
@@ -26,16 +27,16 @@ __all__ = [
 
 # Slurm's keys start with a capital letter; the ones inside TRES lists ("cpu=8,mem=16G") do not.
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
-_GRES = re.compile(
-    r"(?P<name>[^:(,]+)(?::(?P<type>[^:(,]*[^:(,\d][^:(,]*))?(?::(?P<count>\d+)(?P<unit>[KMGT]?))?(?:\([^)]*\))?"
-)
-_UNIT = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+# What a job's owner may write anything into: each ends where a field of Slurm's own begins.
+_NAME = re.compile(r"(?<!\S)JobName=(.*?) (?=UserId=\S+\(\d+\) GroupId=)")
+_COMMENT = re.compile(r"(?<!\S)Comment=(.*)\s+(?=StdErr=)")
 
 
 def parse_records(text: str) -> list[dict[str, str]]:
-    """Read ``scontrol --oneliner show …``: one record a line.
+    """Read ``scontrol --oneliner show node|partition|topology``: one record a line. Jobs: ``parse_job``.
 
-    Values may hold spaces (``Reason=bad disk``): a value ends where the next capitalised key begins.
+    Values may hold spaces (``Reason=bad disk``): a value ends where the next capitalised key begins. The
+    first value of a key counts: what a person can write (``Reason=was State=DOWN``) comes last.
     """
     return [_record(line) for line in text.splitlines() if "=" in line]
 
@@ -43,20 +44,26 @@ def parse_records(text: str) -> list[dict[str, str]]:
 def _record(line: str) -> dict[str, str]:
     found = list(_KEY.finditer(line))
     ends = [match.start() for match in found[1:]] + [len(line)]
-    return {match[1]: line[match.end() : end].strip() for match, end in zip(found, ends, strict=True)}
+    record: dict[str, str] = {}
+    for match, end in zip(found, ends, strict=True):
+        record.setdefault(match[1], line[match.end() : end].strip())
+    return record
 
 
-def parse_gres(text: str) -> tuple[Gres, ...]:
-    """Read a node's ``Gres=``: ``gpu:a100:8(S:0-1),shard:16`` and ``gpu:tesla:3(IDX:0,2-3)`` and ``(null)``."""
-    if text in {"", "(null)", "N/A"}:
-        return ()
-    items = re.split(r",(?![^(]*\))", text)  # not the commas inside (IDX:0,2-3)
-    matches = [_GRES.fullmatch(item.strip()) for item in items]
-    return tuple(
-        Gres(match["name"], match["type"] or "", int(match["count"] or 1) * _UNIT[match["unit"] or ""])
-        for match in matches
-        if match
-    )
+def parse_job(text: str) -> dict[str, str]:
+    """Read ``scontrol --oneliner show job`` of one job (of an array: its first record).
+
+    The fields are ``runtime.requeue.parse_job``'s, and whole with them what it cuts out or off: the name and
+    the comment, which may look like fields themselves.
+
+    Returns:
+        The fields; none where the text shows no job.
+    """
+    line = next((row for row in text.splitlines() if row.startswith("JobId=")), "")
+    name = _NAME.search(line)
+    comment = _COMMENT.search(line, name.end() if name else 0)
+    found = {"JobName": name, "Comment": comment}
+    return requeue.parse_job(line) | {key: match[1].strip() for key, match in found.items() if match}
 
 
 def expand(hostlist: str) -> tuple[str, ...]:
@@ -66,17 +73,19 @@ def expand(hostlist: str) -> tuple[str, ...]:
 
 def parse_nodes(records: Iterable[Mapping[str, str]]) -> tuple[Node, ...]:
     """Nodes from ``show node`` records."""
-    return tuple(
-        Node(
-            name=record["NodeName"],
-            states=frozenset(record.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+")),
-            cpus=int(record.get("CPUTot", 0)),
-            memory=int(record.get("RealMemory", 0)),
-            gres=parse_gres(record.get("Gres", "")),
-            partitions=tuple(filter(None, record.get("Partitions", "").split(","))),
-        )
-        for record in records
-        if "NodeName" in record
+    return tuple(_node(record) for record in records if "NodeName" in record)
+
+
+def _node(record: Mapping[str, str]) -> Node:
+    gres, unread = read_gres(record.get("Gres", ""))
+    return Node(
+        name=record["NodeName"],
+        states=frozenset(record.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+")),
+        cpus=int(record.get("CPUTot", 0)),
+        memory=int(record.get("RealMemory", 0)),
+        gres=gres,
+        partitions=tuple(filter(None, record.get("Partitions", "").split(","))),
+        unread_gres=unread,
     )
 
 
@@ -93,8 +102,6 @@ def parse_partitions(records: Iterable[Mapping[str, str]]) -> tuple[Partition, .
             state=record.get("State", "UP"),
             max_time=parse_duration(record.get("MaxTime", "UNLIMITED"), "MaxTime of the partition"),
             max_nodes=_limit(record.get("MaxNodes", "UNLIMITED")),
-            preempt_mode=record.get("PreemptMode", "OFF"),
-            grace_time=_limit(record.get("GraceTime", "0")),
             total_nodes=int(record.get("TotalNodes", 0)),
         )
         for record in records

@@ -3,71 +3,73 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import asdict, dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from slurmkit.cluster.parse import parse_gres
-from slurmkit.units import UNLIMITED, format_duration, format_memory, parse_duration, parse_memory
+from slurmkit.compiler.finding import Finding, Verdict, doubted
+from slurmkit.config.schema import each_gpu, mounted
+from slurmkit.units import (
+    UNLIMITED,
+    Gres,
+    format_duration,
+    format_memory,
+    parse_duration,
+    parse_gres,
+    parse_memory,
+    parse_time_limit,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from slurmkit.cluster.model import ClusterSnapshot, Gres, Node, Partition
+    from slurmkit.cluster.model import ClusterSnapshot, Node, Partition
     from slurmkit.config.schema import Experiment
 
 __all__ = ["Finding", "Verdict", "preflight"]
 
 
-class Verdict(str, Enum):
-    """How sure a finding is."""
-
-    IMPOSSIBLE = "impossible"
-    """Slurm will refuse the job, or hold it for ever, until config or cluster change."""
-    NOT_NOW = "not now"
-    """The job will wait for something that can be named."""
-    UNKNOWN = "unknown"
-    """What would decide it cannot be seen, or a plugin of the site may rewrite it."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that a person should know before submitting."""
-
-    code: str
-    """Stable, such as ``partition.unknown``."""
-    verdict: Verdict
-    key: str
-    """The config key at fault, such as ``resources.partition``."""
-    message: str
-    accepted: str
-    override: str
-    """What to type to mend it."""
-
-    def as_json(self) -> dict[str, str]:
-        """The finding as plain values."""
-        return {**asdict(self), "verdict": self.verdict.value}
-
-    def __str__(self) -> str:
-        return f"{self.verdict.value}: {self.key}: {self.message}; accepted: {self.accepted}; mend it with: {self.override}"
-
-
-def preflight(experiment: Experiment, snapshot: ClusterSnapshot) -> tuple[Finding, ...]:
+def preflight(
+    experiment: Experiment, snapshot: ClusterSnapshot, array: int | None = None
+) -> tuple[Finding, ...]:
     """Compare what is asked with what the cluster has.
 
-    Where a job_submit or cli_filter plugin is configured nothing is *impossible*: the plugin may route
-    the job elsewhere, so such findings become *unknown*.
+    Where a job_submit or cli_filter plugin is configured nothing about the job is *impossible*: the plugin
+    may route it elsewhere, so such findings become *unknown*.
+
+    Args:
+        experiment: what is asked. Keys and overrides are written as they are where its sections are mounted.
+        snapshot: the cluster.
+        array: the size of the job array; ``None`` for a single run.
     """
-    findings = tuple(_findings(experiment, snapshot))
+    findings: Iterable[Finding] = _findings(experiment, snapshot)
     rewriters = snapshot.config.rewriters
-    if not rewriters:
-        return findings
-    because = f" (not certain: this site's {', '.join(rewriters)} may rewrite the job)"
+    if rewriters:
+        findings = doubted(findings, f"this site's {', '.join(rewriters)} may rewrite the job")
+    mount = experiment.mount
     return tuple(
-        replace(item, verdict=Verdict.UNKNOWN, message=item.message + because)
-        if item.verdict is Verdict.IMPOSSIBLE
-        else item
-        for item in findings
+        replace(item, key=mounted(item.key, mount), override=mounted(item.override, mount))
+        for item in (*findings, *_array(array, snapshot))
+    )
+
+
+def _array(array: int | None, snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """No plugin of a site can change the size of an array: this is certain."""
+    limits = snapshot.config.array_limits
+    most = min(limits.values(), default=0)
+    if array is None or not limits or array <= most:
+        return
+    said = ", ".join(f"{name}={limit}" for name, limit in limits.items())
+    mend = "submit each point by itself"
+    if most:
+        turns = ", one after the other" if limits.get("MaxJobCount", array) < array else ""
+        mend = f"submit {-(-array // most)} sweeps of at most {most} points{turns}"
+    yield Finding(
+        "sweep.size",
+        Verdict.IMPOSSIBLE,
+        "the sweep",
+        f"it has {array} points, and one job array holds {most} here ({said})",
+        f"1 to {most} points" if most else "no job arrays at all",
+        mend,
     )
 
 
@@ -126,6 +128,9 @@ def _partition_findings(
         )
     yield from _node_limit(experiment, partition)
     nodes = snapshot.nodes_of(partition.name)
+    total = max(partition.total_nodes, len(nodes))
+    if 0 < total < experiment.resources.nodes:
+        yield _too_many(experiment, f"{partition.name} has {total} nodes", total)
     if not nodes:
         yield Finding(
             "nodes.hidden",
@@ -136,14 +141,42 @@ def _partition_findings(
             "ask the site about PrivateData",
         )
         return
+    found = _node_findings(experiment, snapshot, partition, nodes)
+    if total > len(nodes):
+        hidden = (
+            f"{total - len(nodes)} of the {total} nodes of {partition.name} cannot be seen, "
+            "as powered-down cloud nodes without PrivateData=cloud"
+        )
+        found = (replace(item, verdict=Verdict.UNKNOWN) for item in doubted(found, hidden))
+    yield from found
+
+
+def _node_findings(
+    experiment: Experiment, snapshot: ClusterSnapshot, partition: Partition, nodes: Sequence[Node]
+) -> Iterator[Finding]:
     yield from _nodes(experiment, partition, nodes)
     yield from _node_size(experiment, partition, nodes)
-    yield from _gres(experiment, partition, nodes)
+    unread = next((node for node in nodes if node.unread_gres), None)
+    gres = _gres(experiment, partition, nodes)
+    if unread is not None:
+        gres = doubted(gres, f"Gres={','.join(unread.unread_gres)} of {unread.name} cannot be read")
+    yield from gres
     yield from _switches(experiment, snapshot, nodes)
 
 
+def _too_many(experiment: Experiment, there: str, most: int) -> Finding:
+    return Finding(
+        "nodes.count",
+        Verdict.IMPOSSIBLE,
+        "resources.nodes",
+        f"got {experiment.resources.nodes}, and {there}",
+        f"1 to {most}",
+        f"resources.nodes={most}",
+    )
+
+
 def _time(experiment: Experiment, partition: Partition) -> Iterator[Finding]:
-    asked = parse_duration(experiment.resources.time)
+    asked = parse_time_limit(experiment.resources.time)
     if asked > partition.max_time:
         limit = format_duration(partition.max_time)
         yield Finding(
@@ -182,16 +215,9 @@ def _node_limit(experiment: Experiment, partition: Partition) -> Iterator[Findin
 def _nodes(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) -> Iterator[Finding]:
     asked = experiment.resources.nodes
     usable = sum(node.usable for node in nodes)
-    if asked > len(nodes):
-        yield Finding(
-            "nodes.count",
-            Verdict.IMPOSSIBLE,
-            "resources.nodes",
-            f"got {asked}, and {partition.name} has {len(nodes)} nodes",
-            f"1 to {len(nodes)}",
-            f"resources.nodes={len(nodes)}",
-        )
-    elif asked > usable:
+    if len(nodes) < asked <= partition.total_nodes:
+        yield _too_many(experiment, f"{len(nodes)} nodes of {partition.name} are seen", len(nodes))
+    elif usable < asked <= len(nodes):
         yield Finding(
             "nodes.usable",
             Verdict.NOT_NOW,
@@ -202,19 +228,35 @@ def _nodes(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) 
         )
 
 
+def _cpus(experiment: Experiment, partition: Partition, most: int) -> Iterator[Finding]:
+    """CPUs a node: of each task, or of each GPU."""
+    resources = experiment.resources
+    tasks, gpus = (
+        resources.ntasks_per_node,
+        sum(item.count for _, item in _asked_gres(experiment) if item.name == "gpu"),
+    )
+    key, each, times, what = "cpus_per_task", resources.cpus_per_task or 1, tasks, "tasks"
+    if resources.cpus_per_gpu is not None and gpus:
+        key, each, times, what = "cpus_per_gpu", resources.cpus_per_gpu, gpus, "GPUs"
+    if max(each * times, tasks) <= most:
+        return
+    if tasks > most:  # no number of CPUs a task mends that
+        key, limit, message = "ntasks_per_node", most // each or most, f"{tasks} tasks a node need a CPU each"
+    else:
+        limit, message = most // times, f"{times} {what} of {each} CPUs a node make {each * times}"
+    yield Finding(
+        "cpus.count",
+        Verdict.IMPOSSIBLE,
+        f"resources.{key}",
+        f"{message}; the largest node of {partition.name} has {most}",
+        f"1 to {limit}",
+        f"resources.{key}={limit or 'null'}",
+    )
+
+
 def _node_size(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) -> Iterator[Finding]:
     resources = experiment.resources
-    cpus = (resources.cpus_per_task or 1) * resources.ntasks_per_node
-    most = max(node.cpus for node in nodes)
-    if cpus > most:
-        yield Finding(
-            "cpus.count",
-            Verdict.IMPOSSIBLE,
-            "resources.cpus_per_task",
-            f"{resources.ntasks_per_node} tasks of {resources.cpus_per_task} CPUs a node make {cpus}; the largest node of {partition.name} has {most}",
-            f"1 to {most // resources.ntasks_per_node}",
-            f"resources.cpus_per_task={max(most // resources.ntasks_per_node, 1)}",
-        )
+    yield from _cpus(experiment, partition, max(node.cpus for node in nodes))
     if resources.mem is not None:
         asked, memory = parse_memory(resources.mem), max(node.memory for node in nodes)
         if asked > memory:
@@ -229,17 +271,15 @@ def _node_size(experiment: Experiment, partition: Partition, nodes: Sequence[Nod
 
 
 def _asked_gres(experiment: Experiment) -> list[tuple[str, Gres]]:
-    """Everything asked a node, with the key that asks for it."""
+    """Everything asked a node, with the key that asks for it; what is asked twice is one sum."""
     resources = experiment.resources
-    found = [("resources.gres", item) for item in parse_gres(resources.gres or "")]
-    for key, times in (("gpus_per_node", 1), ("gpus_per_task", resources.ntasks_per_node)):
+    sums: dict[tuple[str, str, str], int] = {}
+    for key, times in (("gres", 1), ("gpus_per_node", 1), ("gpus_per_task", resources.ntasks_per_node)):
         text = getattr(resources, key)
-        if text is not None:
-            found += [
-                (f"resources.{key}", replace(item, count=item.count * times))
-                for item in parse_gres(f"gpu:{text}")
-            ]
-    return found
+        for item in parse_gres(text if key == "gres" else each_gpu(text)) if text is not None else ():
+            place = (f"resources.{key}", item.name, item.type)
+            sums[place] = sums.get(place, 0) + item.count * times
+    return [(key, Gres(name, kind, count)) for (key, name, kind), count in sums.items() if count]
 
 
 def _gres(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) -> Iterator[Finding]:

@@ -31,13 +31,20 @@ class ScriptParts:
     by_hand: bool
     array: bool
     points: bool
-    code_dir: str
+    """Whether each task of the array takes its overrides from a line of its own."""
+    own_points: Sequence[str]
+    """Those lines, where the script carries them itself."""
+    python_path: Sequence[str]
     python: str
     argv: Sequence[str]
     """What the ranks run; without the interpreter where ``interpreted``."""
     interpreted: bool
+    module: bool
+    """Whether the interpreter is given ``-m``, and would look into the submission folder first."""
     hydra_function: bool
     """Whether each point is one task of a user's Hydra app, which writes into the point's folder."""
+    unasked: Sequence[str]
+    """Variables of a surrounding job that contradict what this one asks."""
     srun_args: Sequence[str] = ()
     setup: Sequence[str] = ()
     teardown: Sequence[str] = ()

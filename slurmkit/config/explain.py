@@ -1,40 +1,143 @@
-"""Hydra's and OmegaConf's errors as one line and the nearest thing to type instead."""
+"""What Hydra, OmegaConf and YAML raise, as one line and the nearest thing to type instead."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
+from dataclasses import FrozenInstanceError
 from typing import TYPE_CHECKING, Any
 
+import yaml  # type: ignore[import-untyped]
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
-from slurmkit.errors import ConfigError
+from slurmkit.errors import ConfigError, SlurmkitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["check_choices", "explain", "keys_of"]
+__all__ = ["USER_ERRORS", "explain", "explained", "keys_of"]
 
-_UNREADABLE = (
-    "LexerNoViableAlt",
-    "mismatched input",
-    "no viable alternative",
-    "extraneous input",
-    "missing ",
-)
+#: What a wrong value raises where a composed config is turned into our dataclasses.
+USER_ERRORS = (HydraException, OmegaConfBaseException, FrozenInstanceError, TypeError, ValueError)
+
+_NO_KEY = re.compile(r"Key '.*?' (?:is )?not in |Could not override|cannot assign to field")
+_IN_FILE = re.compile(r"In '([^']+)': (?:\w+ raised while composing config:\s+)?(.*)", re.DOTALL)
+
+
+def _no_options(group: str) -> Sequence[str]:
+    del group
+    return ()
+
+
+@contextlib.contextmanager
+def explained(
+    overrides: Sequence[str],
+    known_keys: Callable[[Sequence[str]], set[str]],
+    options_of: Callable[[str], Sequence[str]] = _no_options,
+    kinds: tuple[type[Exception], ...] = (Exception,),
+) -> Iterator[None]:
+    """Turn whatever goes wrong inside into a ``ConfigError``; ours pass as they are.
+
+    Args:
+        overrides: as in ``explain``.
+        known_keys: as in ``explain``.
+        options_of: as in ``explain``.
+        kinds: what a user can cause inside. Hydra's composition reads nothing but the user's files and
+            words, and lets through what its parts raise.
+
+    Raises:
+        ConfigError: for all of these kinds.
+    """
+    try:
+        yield
+    except SlurmkitError:
+        raise
+    except kinds as error:
+        raise explain(error, overrides, known_keys, options_of) from error
 
 
 def explain(
-    error: Exception, overrides: Sequence[str], known_keys: Callable[[Sequence[str]], set[str]]
+    error: Exception,
+    overrides: Sequence[str],
+    known_keys: Callable[[Sequence[str]], set[str]],
+    options_of: Callable[[str], Sequence[str]] = _no_options,
 ) -> ConfigError:
     """Say what was wrong.
 
     Args:
-        error: what Hydra or OmegaConf raised.
+        error: what Hydra, OmegaConf, YAML or a dataclass raised.
         overrides: the words that were composed.
         known_keys: gets the overrides that are not at fault; returns the keys that the config has with them.
+        options_of: the configs of a group by its name (of the root: the empty name).
     """
+    return (
+        _unreadable(error, overrides)
+        or _bad_choice(error, overrides, options_of)
+        or _bad_file(error)
+        or _bad_key(error, overrides, known_keys)
+    )
+
+
+def _unreadable(error: Exception, overrides: Sequence[str]) -> ConfigError | None:
+    """An override, or an interpolation in a file, that is no grammar."""
+    if isinstance(error, OverrideParseException):
+        word = error.override or " ".join(overrides)
+        return ConfigError(
+            f"Hydra cannot read the override {word!r}",
+            "write key=value, and quote a value with special characters: 'key=\"a, b\"'",
+        )
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, GrammarParseError):
+        found = found.__cause__
+    if found is None:
+        return None
+    key = re.search(r"full_key: (\S+)", str(found))
+    return ConfigError(
+        f"{key[1] + ': ' if key else ''}an interpolation that cannot be read: {str(found).splitlines()[0]}",
+        "write it as ${key}, and a dollar sign of your own as \\${",
+    )
+
+
+def _bad_file(error: Exception) -> ConfigError | None:
+    """A file that is no YAML, or no config."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return ConfigError(
+            f"{mark.name}:{mark.line + 1}: {error.problem}", "mend the YAML there: blanks, brackets, quotes"
+        )
+    if isinstance(error, (yaml.YAMLError, UnicodeDecodeError)):
+        return ConfigError(
+            f"a config file is no text in UTF-8: {_lines(error)[0]}", "save it as UTF-8, without a mark"
+        )
+    below = re.search(r"In '((\w+)/[^']+)'.*Key '\2' not in '_App'", str(error), re.DOTALL)
+    if below:
+        return ConfigError(
+            f"{below[1]}.yaml: its keys lie below {below[2]!r}, where the config has none",
+            "begin the file with the line: # @package _global_",
+        )
+    absent = re.search(r"In '([^']+)': Could not (?:find|load) '([^']+)'", str(error))
+    if absent:
+        name = absent[2].rpartition("/")
+        return ConfigError(
+            f"{absent[1]}.yaml: there is no config {absent[2]!r}",
+            f"names are looked for beside the file; from the top, write: /{name[0].rpartition('/')[2]}: {name[2]}",
+        )
+    defaults = re.search(r"Invalid defaults list in '([^']+)', defaults must be a list (.*)", str(error))
+    if defaults:
+        return ConfigError(
+            f"{defaults[1]}.yaml: its defaults are no list {defaults[2]}",
+            "write each of them with a dash before it: - override /model: gpt",
+        )
+    return None
+
+
+def _bad_choice(
+    error: Exception, overrides: Sequence[str], options_of: Callable[[str], Sequence[str]]
+) -> ConfigError | None:
+    """A config or a group's choice that does not exist."""
     text = str(error)
     options = re.search(
         r"Could not find '([^']+)'\s+Available options in '([^']+)':\s+(.*?)(?:\n\n|Config search path|$)",
@@ -43,35 +146,60 @@ def explain(
     )
     if options:
         wanted, group, listed = options[1].rpartition("/")[2], options[2], options[3].split()
-        near = (difflib.get_close_matches(wanted, listed, 1, 0.0) or [""])[0]
+        return _no_choice(group, wanted, listed)
+    if isinstance(error, MissingConfigException) and "primary config" in text:
+        listed = [name for name in options_of("") if not name.startswith("_")]
+        near = (difflib.get_close_matches(str(error.missing_cfg_file), listed, 1, 0.0) or ["config"])[0]
         return ConfigError(
-            f"{group}: got {wanted!r}; accepted are {', '.join(listed)}", f"did you mean {group}={near}?"
+            f"--config-name: there is no config {error.missing_cfg_file!r}; accepted are {', '.join(listed)}",
+            f"did you mean --config-name {near}? Another folder of configs: --config-dir DIR",
         )
-    if any(mark in text for mark in _UNREADABLE):
-        word = next((item for item in overrides if item in text), " ".join(overrides))
-        return ConfigError(
-            f"Hydra cannot read the override {word!r}",
-            "write key=value, and quote a value with special characters: 'key=\"a, b\"'",
-        )
-    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
-    lines = [line.strip() for line in str(cause or error).splitlines() if line.strip()]
-    key = _failed_key(text, overrides)
-    if key is None:
-        return ConfigError(
-            lines[0], "; ".join(lines[1:3]) or "see the whole config with: python -m trainer --cfg job"
-        )
-    known = known_keys([item for item in overrides if _key(item) != key])
-    if known and key not in known:
-        near_keys = difflib.get_close_matches(key, sorted(known), 3, 0.5)
-        tops = ", ".join(sorted(name for name in known if "." not in name))
-        return ConfigError(
-            f"there is no config key {key!r}",
-            f"did you mean {' or '.join(near_keys)}?" if near_keys else f"at the top are {tops}",
-        )
-    where = "" if key in lines[0] else f"{key}: "
+    if "Config group override must be a string or a list" in text:
+        for group, value in (item.split("=", 1) for item in overrides if "=" in item):
+            listed = list(options_of(_key(group)))
+            if listed and value not in listed:
+                return _no_choice(_key(group), value, listed)
+    return None
+
+
+def _no_choice(group: str, wanted: str, listed: Sequence[str]) -> ConfigError:
+    near = (difflib.get_close_matches(wanted, listed, 1, 0.0) or [""])[0]
     return ConfigError(
-        where + lines[0], f"show what is accepted with --cfg job --package {key.rpartition('.')[0] or key}"
+        f"{group}: got {wanted!r}; accepted are {', '.join(listed)}", f"did you mean {group}={near}?"
     )
+
+
+def _bad_key(
+    error: Exception, overrides: Sequence[str], known_keys: Callable[[Sequence[str]], set[str]]
+) -> ConfigError:
+    """A key that does not exist, or a value that it does not take."""
+    text = str(error)
+    in_file = _IN_FILE.match(text)
+    where = f"{in_file[1]}.yaml: " if in_file else ""
+    key = _failed_key(text, () if in_file else overrides)
+    if key is not None and _NO_KEY.search(text):
+        known = known_keys([item for item in overrides if _key(item) != key] if not in_file else ())
+        if known and key not in known:
+            near = difflib.get_close_matches(key, sorted(known), 3, 0.5)
+            tops = ", ".join(sorted(name for name in known if "." not in name))
+            hint = f"did you mean {' or '.join(near)}?" if near else f"at the top are {tops}"
+            return ConfigError(f"{where}there is no config key {key!r}", hint)
+    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
+    said = _lines(in_file[2] if in_file else cause or error)
+    if key is None:
+        hint = "; ".join(said[1:3]) or "see the whole config with: python -m trainer --cfg job"
+        return ConfigError(where + said[0], hint)
+    where += "" if key in said[0] else f"{key}: "
+    group = key.rpartition(".")[0] or key
+    return ConfigError(
+        where + said[0], f"see what is accepted with: python -m trainer --cfg job --package {group}"
+    )
+
+
+def _lines(error: object) -> list[str]:
+    found = [line.strip() for line in str(error).splitlines()]
+    ours = [line for line in found if not line.startswith(("full_key", "object_type", "Config search path"))]
+    return list(filter(None, ours)) or [type(error).__name__]
 
 
 def _key(override: str) -> str:
@@ -79,12 +207,18 @@ def _key(override: str) -> str:
 
 
 def _failed_key(text: str, overrides: Sequence[str]) -> str | None:
-    """The key of the override that the error speaks of: Hydra quotes it in several ways."""
-    for key in map(_key, overrides):
-        if key and re.search(rf"(?<![\w.]){re.escape(key)}(?![\w])", text):
-            return key
+    """The key that the error speaks of: Hydra and OmegaConf name it in several ways."""
+    keys = [key for key in map(_key, overrides) if key]
+    field = re.search(r"cannot assign to field '(\w+)'", text)
+    if field:  # a frozen dataclass knows nothing but the last word
+        return next((key for key in keys if key.rpartition(".")[2] == field[1]), field[1])
     match = re.search(r"full_key: (\S+)", text)
-    return match[1] if match else None
+    if match and "." not in match[1]:
+        # OmegaConf may know nothing but the last word, too.
+        return next((key for key in keys if key.rpartition(".")[2] == match[1]), match[1])
+    if match:
+        return match[1]
+    return next((key for key in keys if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w])", text)), None)
 
 
 def keys_of(config: DictConfig) -> set[str]:
@@ -100,25 +234,3 @@ def _walk(node: Any, prefix: str) -> Iterator[str]:
         )
         if isinstance(child, DictConfig):
             yield from _walk(child, f"{prefix}{name}.")
-
-
-def check_choices(points: Sequence[Sequence[str]], options_of: Callable[[str], Sequence[str]]) -> None:
-    """Refuse a point that chooses a config that does not exist, without composing anything.
-
-    Args:
-        points: one list of overrides a point of a sweep.
-        options_of: the configs of a group by its name; none for a key that is no group.
-
-    Raises:
-        ConfigError: naming the group, the choice and the options.
-    """
-    known: dict[str, Sequence[str]] = {}
-    for override in {override for point in points for override in point}:
-        key, _, choice = override.partition("=")
-        group = key.lstrip("+").partition("@")[0]
-        options = known.setdefault(group, options_of(group))
-        if options and choice not in options and choice != "null":
-            near = (difflib.get_close_matches(choice, options, 1, 0.0) or [""])[0]
-            raise ConfigError(
-                f"{group}: got {choice!r}; accepted are {', '.join(options)}", f"did you mean {group}={near}?"
-            )

@@ -11,21 +11,22 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from slurmkit.config.explain import check_choices, explain, keys_of
+from slurmkit.config.base60 import refuse_base60
+from slurmkit.config.explain import USER_ERRORS, explained, keys_of
 from slurmkit.config.register import register_app
-from slurmkit.config.schema import SECTIONS, Experiment, Payload
+from slurmkit.config.schema import SECTIONS, Experiment, Payload, Resources
+from slurmkit.config.sweep import check_sweep
+from slurmkit.config.training import Settings, check_batch
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["check_points", "compose", "load_experiment", "without_hydra"]
+__all__ = ["check_points", "check_trainer", "compose", "load_experiment", "settings_of", "without_hydra"]
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ def check_points(
     config_name: str = "config",
     config_dir: str | Path | None = None,
 ) -> None:
-    """Refuse a sweep whose points cannot be composed, with one composition whatever their number.
+    """Refuse a sweep whose points cannot be composed, with a few compositions whatever their number.
 
     Args:
         points: one list of overrides a point.
@@ -66,11 +67,20 @@ def check_points(
         config_dir: as in ``load_experiment``.
 
     Raises:
-        ConfigError: for a key that does not exist, and for a choice that no group has.
+        ConfigError: for a key that does not exist, a choice that no group has, and for values that a
+            trainer would refuse.
     """
-    with _hydra(config_dir) as hydra:
-        check_choices(points, hydra.config_loader.get_group_options)
-    load_experiment([*fixed, *points[0]], config_name, config_dir)
+
+    def compose_one(point: Sequence[str]) -> DictConfig:
+        words = [*fixed, *point]
+
+        def build(config: DictConfig) -> DictConfig:
+            _experiment(config, words, config_name, config_dir)
+            return config
+
+        return compose(words, build, config_name, config_dir)
+
+    check_sweep(points, compose_one)
 
 
 def compose(
@@ -91,10 +101,16 @@ def compose(
         ConfigError: for anything that Hydra, OmegaConf or the schema refuses.
     """
     with _hydra(config_dir) as hydra:
-        try:
-            return build(_compose(hydra, config_name, overrides))
-        except (HydraException, OmegaConfBaseException) as error:
-            raise explain(error, overrides, lambda others: _known_keys(hydra, config_name, others)) from error
+
+        def known(others: Sequence[str]) -> set[str]:
+            return _known_keys(hydra, config_name, others)
+
+        loader = hydra.config_loader
+        with explained(overrides, known, loader.get_group_options):
+            config = _compose(hydra, config_name, overrides)
+        refuse_base60(loader, config, overrides)
+        with explained(overrides, known, loader.get_group_options, USER_ERRORS):
+            return build(config)
 
 
 class _hydra:  # noqa: N801 - used as a with-statement's verb
@@ -147,28 +163,78 @@ def _compose(hydra: Hydra, config_name: str, overrides: Sequence[str]) -> DictCo
 def _experiment(
     config: DictConfig, overrides: Sequence[str], config_name: str, config_dir: str | Path | None
 ) -> Experiment:
+    absent = [name for name in ("name", "runs_dir", "payload", *SECTIONS) if name not in config]
+    if absent:
+        raise ConfigError(
+            f"--config-name {config_name}: no experiment: it has no {', '.join(absent)}",
+            "begin its defaults list with: - config",
+        )
     plain = without_hydra(config)
     missing = sorted(OmegaConf.missing_keys(plain))
     if missing:
         raise ConfigError(f"{', '.join(missing)}: no value is set", f"set {missing[0]}=VALUE")
-    payload = OmegaConf.to_object(config.payload)
-    assert isinstance(payload, Payload)  # noqa: S101 - the schema is mounted
-    if payload.kind == "trainer":
-        flags = [] if config_name == "config" else ["--config-name", config_name]
-        flags += [] if config_dir is None else ["--config-dir", os.fspath(config_dir)]
-        payload = Payload(payload.kind, ["-m", "trainer", *flags, *overrides])
     sections: dict[str, Any] = {name: OmegaConf.to_object(config[name]) for name in SECTIONS}
+    flags = [] if config_name == "config" else ["--config-name", config_name]
+    flags += [] if config_dir is None else ["--config-dir", os.fspath(config_dir)]
+    payload = _payload(config, ["-m", "trainer", *flags, *overrides])
+    if payload.kind == "trainer":
+        check_trainer(config, sections["resources"])
     resolved: Any = OmegaConf.to_container(plain, resolve=True)
     return Experiment(
         name=config.name, runs_dir=config.runs_dir, payload=payload, config=resolved, **sections
     )
 
 
+def _payload(config: DictConfig, trainer: list[str]) -> Payload:
+    if config.payload.kind == "function":
+        raise ConfigError(
+            "payload.kind: got 'function', the task of a Hydra app of your own, which its launcher starts; "
+            "accepted here are trainer and command",
+            "set payload=trainer, or in your app's command line: -m hydra/launcher=slurmkit",
+        )
+    payload: Any = OmegaConf.to_object(config.payload)
+    return Payload("trainer", trainer) if payload.kind == "trainer" else payload
+
+
+def settings_of(config: DictConfig) -> Settings:
+    """What the trainer wants to know, checked.
+
+    Args:
+        config: of our own apps, composed.
+
+    Raises:
+        ConfigError: for a value that the trainer does not accept.
+    """
+    typed: Any = {name: OmegaConf.to_object(config[name]) for name in ("trainer", "data")}
+    plain: Any = {
+        name: OmegaConf.to_container(config[name], resolve=True)
+        if OmegaConf.is_config(config[name])
+        else config[name]
+        for name in ("model", "optim")
+    }
+    return Settings(name=config.name, **typed, **plain)
+
+
+def check_trainer(config: DictConfig, resources: Resources) -> None:
+    """Refuse on the login node what every rank would refuse on its own.
+
+    Args:
+        config: of our own apps, composed.
+        resources: what is asked of Slurm, which says how many ranks there are.
+
+    Raises:
+        ConfigError: for a value that the trainer does not accept, and for a batch that the ranks cannot share.
+    """
+    trainer = settings_of(config).trainer
+    words = [*map(str, resources.extra), *resources.srun_args]
+    if not any(word.lstrip("-").startswith("n") for word in words):  # ntasks, nodes: who knows how many ranks
+        check_batch(trainer.batch_size, trainer.accumulate, resources.nodes * resources.ntasks_per_node)
+
+
 def _known_keys(hydra: Hydra, config_name: str, others: Sequence[str]) -> set[str]:
     """Every group, and every key of the config as the other overrides make it (or as it is without any)."""
     try:
         config = _compose(hydra, config_name, others)
-    except (HydraException, OmegaConfBaseException):
-        # The config itself may be broken: then no key of it is known.
+    except Exception:  # noqa: BLE001 - the config itself may be broken: then no key of it is known
         return _known_keys(hydra, config_name, []) if others else set()
     return {group for group in hydra.config_loader.list_groups("") if group != "hydra"} | keys_of(config)

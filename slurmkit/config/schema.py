@@ -11,9 +11,20 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from slurmkit.errors import ConfigError
-from slurmkit.units import parse_duration, parse_memory
+from slurmkit.units import parse_duration, parse_gres, parse_memory, read_gres
 
-__all__ = ["SECTIONS", "Env", "Experiment", "Payload", "Requeue", "Resources", "Snapshot", "Topology"]
+__all__ = [
+    "SECTIONS",
+    "Env",
+    "Experiment",
+    "Payload",
+    "Requeue",
+    "Resources",
+    "Snapshot",
+    "Topology",
+    "each_gpu",
+    "mounted",
+]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIGNAL = re.compile(r"[A-Z][A-Z0-9]*")
@@ -56,13 +67,33 @@ def _at_least(key: str, value: int | None, least: int) -> None:
         )
 
 
+def each_gpu(text: str) -> str:
+    """``--gpus-per-node`` in the words of ``--gres``: ``a100:2,h100:1`` is ``gpu:a100:2,gpu:h100:1``."""
+    return ",".join(f"gpu:{item}" for item in text.split(","))
+
+
+def mounted(text: str, mount: str) -> str:
+    """Keys and overrides of our sections as they are where the sections are mounted.
+
+    Args:
+        text: such as ``resources.nodes=4 or topology.switches=null``.
+        mount: such as ``hydra.launcher.``; empty at the top, where nothing changes.
+    """
+    if not mount:
+        return text
+    names = "|".join(SECTIONS)
+    text = re.sub(rf"(?<![\w./])(?=(?:{names})=)", mount.replace(".", "/"), text)  # a preset: requeue=never
+    return re.sub(rf"(?<![\w./])(?=(?:{names})[.:])", mount, text)
+
+
 @dataclass(frozen=True)
 class Resources:
     """What is asked of Slurm, in the words of ``sbatch``."""
 
     nodes: int = 1
     ntasks_per_node: int = 1
-    cpus_per_task: int | None = 1
+    cpus_per_task: int | None = None
+    """CPUs of each rank; Slurm's default, one, when unset."""
     cpus_per_gpu: int | None = None
     gpus_per_node: str | None = None
     gpus_per_task: str | None = None
@@ -73,7 +104,7 @@ class Resources:
     mem_per_cpu: str | None = None
     mem_per_gpu: str | None = None
     time: str = "1:00:00"
-    """Wall time a life of the job: ``90`` is 90 minutes, ``1-12:00:00`` a day and a half."""
+    """Wall time a life of the job: ``90`` is 90 minutes, ``1-12:00:00`` a day and a half, ``0`` no limit."""
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
@@ -104,13 +135,31 @@ class Resources:
         for key in ("mem", "mem_per_cpu", "mem_per_gpu"):
             if getattr(self, key) is not None:
                 parse_memory(getattr(self, key), f"resources.{key}")
-        asked = [key for key in ("mem", "mem_per_cpu", "mem_per_gpu") if getattr(self, key) is not None]
+        for keys in (("mem", "mem_per_cpu", "mem_per_gpu"), ("cpus_per_gpu", "cpus_per_task")):
+            self._only_one_of(keys)
+        self._check_gres()
+        self._check_extra()
+
+    def _only_one_of(self, keys: tuple[str, ...]) -> None:
+        asked = [key for key in keys if getattr(self, key) is not None]
         if len(asked) > 1:
             raise ConfigError(
                 f"resources: {' and '.join(asked)} exclude each other in Slurm",
                 f"set {asked[1]}: null in your config, or resources.{asked[1]}=null",
             )
-        self._check_extra()
+
+    def _check_gres(self) -> None:
+        if self.gres is not None:
+            parse_gres(self.gres, "resources.gres")
+            # scontrol writes gres/gpu:4, which sbatch of 22.05 refuses: the same without the prefix.
+            object.__setattr__(self, "gres", re.sub(r"(?:^|(?<=,))gres[/:]", "", self.gres))
+        for key in ("gpus_per_node", "gpus_per_task"):
+            text = getattr(self, key)
+            if text is not None and read_gres(each_gpu(text))[1]:
+                raise ConfigError(
+                    f"resources.{key}: got {text!r}, accepted is a count, a type, or both as TYPE:COUNT",
+                    f"write it without gpu: resources.{key}=2 or resources.{key}=a100:2",
+                )
 
     def _check_extra(self) -> None:
         for name, value in self.extra.items():
@@ -193,7 +242,8 @@ class Payload:
     """What runs, once a task (rank)."""
 
     kind: str = "trainer"
-    """``trainer`` (our DDP trainer), ``command`` (any program) or ``function`` (a Hydra app's task)."""
+    """``trainer`` (our DDP trainer), ``command`` (any program) or ``function`` (the task of another Hydra
+    app, which ``hydra/launcher=slurmkit`` alone can start)."""
     command: list[str] = field(default_factory=list)
     """The argument vector; for ``trainer`` it is made from the overrides."""
 
@@ -204,10 +254,10 @@ class Payload:
                 f"payload.kind: got {self.kind!r}, accepted are {', '.join(kinds)}",
                 "set payload=trainer or payload=command",
             )
-        if self.kind == "command" and not self.command:
+        if self.kind != "trainer" and not self.command:
             raise ConfigError(
-                "payload.command: a payload of kind 'command' needs one",
-                "set payload.command=[hostname] or payload=trainer",
+                f"payload.command: a payload of kind {self.kind!r} needs one",
+                "set payload=command payload.command=[hostname], or payload=trainer",
             )
 
 
@@ -238,6 +288,8 @@ class Experiment:
     snapshot: Snapshot = field(default_factory=Snapshot)
     config: dict[str, Any] = field(default_factory=dict, compare=False)
     """The whole composed config, resolved, as the run's manifest keeps it."""
+    mount: str = field(default="", compare=False)
+    """Where the sections are mounted, for what a person is told to type: ``hydra.launcher.`` in another Hydra app."""
 
     def __post_init__(self) -> None:
         _one_line("name", self.name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from slurmkit.errors import ConfigError
 
-__all__ = ["CheckpointConfig", "DataConfig", "OptimConfig", "Settings", "TrainerConfig"]
+__all__ = ["CheckpointConfig", "DataConfig", "OptimConfig", "Settings", "TrainerConfig", "check_batch"]
 
 
 def _accept(key: str, value: Any, good: bool, accepted: str, override: str) -> None:
@@ -16,6 +16,32 @@ def _accept(key: str, value: Any, good: bool, accepted: str, override: str) -> N
         raise ConfigError(
             f"{key}={value!r}: accepted is {accepted} (from the config)", hint=f"try {override}"
         )
+
+
+def check_batch(batch_size: int, accumulate: int, ranks: int) -> int:
+    """Refuse a global batch that cannot be split evenly.
+
+    Args:
+        batch_size: samples of one optimizer step over all ranks.
+        accumulate: forward passes of one optimizer step.
+        ranks: how many there are.
+
+    Returns:
+        The samples of one forward pass of one rank.
+
+    Raises:
+        ConfigError: naming the multiples that are accepted.
+    """
+    least = ranks * accumulate
+    micro, rest = divmod(batch_size, least)
+    if rest or not micro:
+        near = max(1, round(batch_size / least)) * least
+        raise ConfigError(
+            f"trainer.batch_size={batch_size}: accepted are multiples of {least} "
+            f"({ranks} ranks, trainer.accumulate={accumulate})",
+            hint=f"try trainer.batch_size={near}",
+        )
+    return micro
 
 
 @dataclass(frozen=True)
@@ -177,11 +203,16 @@ class OptimConfig:
         mapping = dict(value)
         if "_target_" in mapping:
             return None
-        known = [item.name for item in fields(cls)]
-        for key in mapping:
+        known = {item.name: item.default for item in fields(cls)}
+        for key, got in mapping.items():
             _accept(
                 "optim", str(key), key in known, f"one of {', '.join(known)}, or a _target_", "optim=adamw"
             )
+            default = known[key]
+            kinds = (int, float) if isinstance(default, (int, float)) else str
+            same = isinstance(got, kinds) and isinstance(got, bool) is isinstance(default, bool)
+            accepted = "a word" if kinds is str else "true or false" if default is True else "a number"
+            _accept(f"optim.{key}", got, same, accepted, f"optim.{key}={default}")
         return cls(**mapping)
 
 
@@ -198,6 +229,6 @@ class Settings:
     """An OptimConfig, its mapping, or a mapping with a ``_target_`` that is called with the parameters."""
 
     def __post_init__(self) -> None:
-        good = isinstance(self.model, dict) and "_target_" in self.model
+        good = isinstance(self.model, dict) and bool(self.model.get("_target_"))
         _accept("model", self.model, good, "a mapping with a _target_", "model=gpt or model=mlp")
         OptimConfig.of(self.optim)

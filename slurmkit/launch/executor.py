@@ -19,12 +19,12 @@ from submitit.core import core, utils
 from submitit.slurm import slurm
 
 from slurmkit.cluster.client import SlurmClient, open_client
-from slurmkit.cluster.command import Runner, run_slurm
+from slurmkit.cluster.command import Runner, is_unreachable, run_slurm, unavailable
 from slurmkit.compiler.plan import Place, compile_job
 from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources
-from slurmkit.errors import ConfigError, SlurmRefusedError, SlurmUnavailableError
+from slurmkit.errors import ConfigError, SlurmRefusedError, SlurmUnavailableError, SubmissionUnclearError
 from slurmkit.launch.watch import UNFINISHED, task_states
-from slurmkit.units import format_duration
+from slurmkit.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +49,17 @@ _TURNED = (
     "srun_args",
     "use_srun",
 )
+
+
+#: After these words of sbatch slurmctld may have made the job all the same.
+_UNCLEAR = (
+    "Socket timed out",
+    "Zero Bytes were transmitted",
+    "Unexpected message",
+    "Connection reset",
+    "send/recv",
+)
+_LOOK = "look whether the job is there with: squeue --me"
 
 
 class _Watcher(slurm.SlurmInfoWatcher):
@@ -96,7 +107,7 @@ class SlurmkitJob(slurm.SlurmJob[Any]):
 
 
 class SlurmkitJobEnvironment(slurm.SlurmJobEnvironment):
-    """Slurm's variables; its requeue names an array task by its own id."""
+    """The environment of a function that our executor submitted."""
 
     @classmethod
     def name(cls) -> str:
@@ -139,6 +150,10 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
             raise ValueError(
                 f"slurmkit's executor does not know {', '.join(wrong)}; accepted are {', '.join(sorted(self._valid_parameters()))}"
             )
+        if isinstance(
+            kwargs.get("time"), str
+        ):  # submitit reckons in minutes, and stumbles over text much later
+            kwargs["time"] = parse_duration(kwargs["time"], "time") / 60
         _experiment({**self.parameters, **kwargs}, ["true"])  # refuse a bad value now, not at submission
         core.PicklingExecutor._internal_update_parameters(self, **kwargs)  # noqa: SLF001 - submitit's own extension point
 
@@ -152,10 +167,15 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
         folder.mkdir(parents=True, exist_ok=True)
         pickles = []
         for delayed in delayed_submissions:
-            delayed.set_timeout(_minutes(self.parameters), self.max_num_timeout)
+            delayed.set_timeout(self.parameters.get("time", 5), self.max_num_timeout)
             pickles.append(folder / f"{uuid.uuid4().hex}.pkl")
             delayed.dump(pickles[-1])
-        first = self._submit_text(self._submitit_command_str, len(delayed_submissions))
+        try:
+            first = self._submit_text(self._submitit_command_str, len(delayed_submissions))
+        except SlurmRefusedError:
+            for pickle in pickles:
+                pickle.unlink()
+            raise
         tasks = list(range(self._num_tasks()))
         array: list[core.Job[Any]] = [
             self.job_class(folder=self.folder, job_id=f"{first}_{index}", tasks=tasks)
@@ -174,7 +194,11 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
         path = folder / f".submission_file_{uuid.uuid4().hex}.sh"
         path.write_text(self._script(command, array), encoding="utf-8")
-        job_id = self.submit_script(path)
+        try:
+            job_id = self.submit_script(path)
+        except SlurmRefusedError:
+            path.unlink()
+            raise
         utils.JobPaths(folder=self.folder, job_id=job_id).move_temporary_file(
             path, "submission_file", keep_as_symlink=True
         )
@@ -197,7 +221,7 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
             cwd=str(Path.cwd()), run_dir=str(Path(self.folder).absolute()), output=logs[0].replace("%t", "0")
         )
         return compile_job(
-            _experiment(self.parameters, shlex.split(command), srun), None, place, array
+            _experiment(self.parameters, shlex.split(command), srun), None, place, array=array
         ).script
 
     def submit_script(self, path: Path) -> str:
@@ -213,27 +237,22 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
             SlurmRefusedError: with sbatch's own words.
             SlurmUnavailableError: if slurmctld cannot be reached.
         """
-        code, out, err = self._run(["sbatch", "--parsable", str(path)])
-        if code:
-            said = (
-                " ".join(
-                    line.removeprefix("sbatch: ").removeprefix("error: ") for line in err.strip().splitlines()
-                )
-                or f"exit code {code}"
-            )
-            if (
-                "Unable to contact slurm controller" in said
-                or "slurm.conf" in said
-                or "configuration source" in said
-            ):
-                raise SlurmUnavailableError(
-                    f"sbatch: {said}", "see which controller is asked with: scontrol ping"
-                )
-            raise SlurmRefusedError(
-                f"sbatch refused {path.name}: {said}",
-                "see what the cluster accepts with: slurmkit compile, and its findings",
-            )
-        return self._get_job_id_from_submission_command(out)
+        try:
+            code, out, err = self._run(["sbatch", "--parsable", str(path)])
+        except SlurmUnavailableError as error:  # it may have taken the job before it fell silent
+            raise SubmissionUnclearError(f"sbatch {path}: {error}", _LOOK) from error
+        if not code:
+            return self._get_job_id_from_submission_command(out)
+        lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in err.strip().splitlines()]
+        said = " ".join(lines) or f"exit code {code}"
+        if any(words in said for words in _UNCLEAR):
+            raise SubmissionUnclearError(f"sbatch {path}: {said}", _LOOK)
+        if is_unreachable(said):
+            raise unavailable(err)
+        raise SlurmRefusedError(
+            f"sbatch refused {path.name}: {said}",
+            "mend the experiment; preflight does not know every rule of a site",
+        )
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
@@ -242,14 +261,8 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
         last = text.strip().rpartition("\n")[2]
         match = re.fullmatch(r"(\d+)(?:;\S+)?", last.strip())
         if not match:
-            raise SlurmRefusedError(
-                f"sbatch printed no job id but {text.strip()!r}", "look for the job with: squeue --me"
-            )
+            raise SubmissionUnclearError(f"sbatch printed no job id but {text.strip()!r}", _LOOK)
         return match[1]
-
-
-def _minutes(parameters: Mapping[str, Any]) -> int:
-    return int(parameters.get("time", 5))
 
 
 def _experiment(
@@ -264,11 +277,10 @@ def _experiment(
             resources[key] = (
                 str(resources[key]).lower() if isinstance(resources[key], bool) else str(resources[key])
             )
-    limit = parameters.get("time", 5)
     return Experiment(
         name=str(parameters.get("job_name", "submitit")),
         resources=Resources(
-            time=format_duration(limit * 60) if isinstance(limit, (int, float)) else str(limit),
+            time=format_duration(parameters.get("time", 5) * 60),
             srun_args=[*srun_args, *(parameters.get("srun_args") or [])],
             extra=dict(parameters.get("additional_parameters") or {}),
             **resources,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slurmkit.compiler.plan import folder_name, point_lines
 from slurmkit.errors import ConfigError, RunNotFoundError, SlurmkitError
-from slurmkit.runtime.records import read_json_lines, write_atomic
+from slurmkit.runtime.jobenv import point_folder
+from slurmkit.runtime.records import append_lines, read_json_lines, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Attempt", "Run", "find_run", "new_run_path"]
+__all__ = ["Attempt", "PointStatus", "Run", "find_run", "new_run_path"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,25 @@ class Attempt:
     def tasks(self) -> tuple[int, ...]:
         """The points of this submission; a single run is point 0."""
         return (0,) if self.points is None else self.points
+
+
+@dataclass(frozen=True)
+class PointStatus:
+    """One point of a run; a single run is point 0."""
+
+    point: int
+    job: str
+    """The id that names exactly this job or array task, such as ``12_3``."""
+    state: str
+    reason: str
+    nodes: str
+    restarts: int
+    source: str
+    """Who says so: ``squeue``, ``sacct``, ``slurmkit cancel`` or the run's own ``exits`` records."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The status as plain values."""
+        return asdict(self)
 
 
 class Run:
@@ -66,7 +88,7 @@ class Run:
 
     def point_dir(self, point: int) -> Path:
         """The folder of one point; a single run is point 0."""
-        return self.path / "points" / str(point // 1000) / str(point)
+        return point_folder(self.path, point)
 
     def points(self) -> list[dict[str, Any]]:
         """``points.jsonl``: index and overrides of each point; empty for a single run."""
@@ -75,20 +97,44 @@ class Run:
 
     def attempts(self) -> list[Attempt]:
         """The submissions, oldest first."""
-        found = []
-        for path in sorted((self.path / "attempts").glob("[0-9]*.json")):
+        return [self._attempt(path) for path in sorted((self.path / "attempts").glob("[0-9]*.json"))]
+
+    @staticmethod
+    def _attempt(path: Path) -> Attempt:
+        try:
             record = json.loads(path.read_text())
-            points = record.pop("points")
-            found.append(
-                Attempt(
-                    **{
-                        **record,
-                        "points": None if points is None else tuple(points),
-                        "differences": tuple(record["differences"]),
-                    }
-                )
+            points = record["points"]
+            return Attempt(
+                cluster=record["cluster"],
+                job_id=record["job_id"],
+                submitted_at=record["submitted_at"],
+                points=None if points is None else tuple(points),
+                differences=tuple(record["differences"]),
             )
-        return found
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SlurmkitError(
+                f"{path} is no record of a submission: {error!r}", "restore the file, or remove it"
+            ) from error
+
+    def ended(self) -> dict[str, PointStatus]:
+        """The final states that Slurm has told, by job or task id: ``ended.jsonl``, the last line counts."""
+        known = {field.name for field in fields(PointStatus)}
+        found = [
+            PointStatus(**record)
+            for record in read_json_lines(self.path / "ended.jsonl")
+            if record.keys() == known
+        ]
+        return {status.job: status for status in found}
+
+    def keep_ended(self, ended: Mapping[str, PointStatus]) -> None:
+        """Append final states that are not kept yet; a folder of somebody else's stays as it is."""
+        known = self.ended()
+        lines = [
+            json.dumps(status.as_json()) + "\n" for name, status in ended.items() if known.get(name) != status
+        ]
+        if lines:
+            with contextlib.suppress(OSError):
+                append_lines(self.path / "ended.jsonl", "".join(lines))
 
     def add_attempt(self, attempt: Attempt) -> Path:
         """Write the next ``attempts/NNNN.json``; two login nodes at once get two numbers."""
@@ -116,20 +162,16 @@ class Run:
         for path in sorted((self.path / "exits").glob("*.jsonl")):
             for record in read_json_lines(path):
                 known = newest.get(record["task"])
-                if known is None or (record["time"], record["restart"]) > (known["time"], known["restart"]):
+                if known is None or (record["time"], record["restart"]) >= (known["time"], known["restart"]):
                     newest[record["task"]] = record
         return newest
 
 
 def new_run_path(runs_dir: Path, name: str) -> Path:
     """The path of a run folder that does not exist yet: ``<name>-<YYYYmmdd-HHMMSS>-<4 hex>``."""
-    stem = (
-        "".join(character if character.isalnum() or character in "._-" else "_" for character in name).lstrip(
-            "."
-        )
-        or "run"
+    return (
+        runs_dir.absolute() / f"{folder_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     )
-    return runs_dir.absolute() / f"{stem[:80]}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def create_run(path: Path) -> None:
@@ -142,7 +184,9 @@ def create_run(path: Path) -> None:
     try:
         if not runs_dir.parent.is_dir():
             raise FileNotFoundError(f"{runs_dir.parent} does not exist")
-        runs_dir.mkdir(exist_ok=True)
+        if not runs_dir.is_dir():
+            runs_dir.mkdir(exist_ok=True)
+            write_atomic(runs_dir / ".gitignore", "*\n")  # runs are no part of the project around them
         path.mkdir(mode=0o700)
         (path / "points" / "0" / "0").mkdir(parents=True)
         (path / "exits").mkdir()
@@ -154,16 +198,12 @@ def create_run(path: Path) -> None:
 
 
 def write_manifest(
-    path: Path, manifest: Mapping[str, Any], script: str, points: Iterable[Sequence[str]] | None
+    path: Path, manifest: Mapping[str, Any], script: str, points: Sequence[Sequence[str]] | None
 ) -> None:
     """Write ``job.sbatch``, ``points.jsonl`` and, last, ``run.json``, which makes the folder a run."""
     write_atomic(path / "job.sbatch", script)
     if points is not None:
-        lines = (
-            json.dumps({"index": index, "overrides": list(overrides)})
-            for index, overrides in enumerate(points)
-        )
-        write_atomic(path / "points.jsonl", "".join(line + "\n" for line in lines))
+        write_atomic(path / "points.jsonl", "".join(f"{line}\n" for line in point_lines(points)))
     write_atomic(path / "run.json", json.dumps(manifest, indent=1, default=str) + "\n")
 
 

@@ -57,43 +57,50 @@ def find_project(cwd: Path) -> Project:
     return Project(root, (commit or "").strip(), (_git(root, "diff", "HEAD") or "") if commit else "")
 
 
-def _files(project: Project, skip: Path) -> Iterator[Path]:
-    """The project's files: what git tracks or would track, else whatever looks like code."""
-    listed = (
-        _git(project.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        if project.in_git
-        else None
+def _files(project: Project) -> Iterator[Path]:
+    """The project's files: what git tracks (submodules too) or would track, else whatever looks like code."""
+    tracked = (
+        _git(project.root, "ls-files", "-z", "--cached", "--recurse-submodules") if project.in_git else None
     )
-    if listed is not None:
-        found: Iterator[Path] = (project.root / name for name in listed.split("\0") if name)
+    new = _git(project.root, "ls-files", "-z", "--others", "--exclude-standard") if project.in_git else None
+    runs: dict[Path, bool] = {}
+    if tracked is None or new is None:
+        found: Iterator[Path] = _walk(project.root)
     else:
-        found = _walk(project.root)
+        found = (project.root / name for name in dict.fromkeys((tracked + new).split("\0")) if name)
     for path in found:
-        if skip not in path.parents and (path.is_symlink() or path.is_file()):
+        if not _in_a_run(path.parent, project.root, runs) and (path.is_symlink() or path.is_file()):
             yield path
+
+
+def _in_a_run(folder: Path, root: Path, known: dict[Path, bool]) -> bool:
+    """Whether a folder lies in a run folder: a snapshot of snapshots would double with every submission."""
+    if folder not in known:
+        inside = folder != root and _in_a_run(folder.parent, root, known)
+        known[folder] = inside or (folder / "run.json").is_file()
+    return known[folder]
 
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
-        folders[:] = [
-            name
-            for name in folders
-            if name not in _SKIPPED
-            and not name.startswith(".")
-            and not (Path(folder) / name / "pyvenv.cfg").exists()
-        ]
-        yield from (
-            Path(folder) / name for name in files if Path(name).suffix in _CODE and not name.startswith(".")
-        )
+        here = Path(folder)
+        folders[:] = [name for name in folders if not (_skipped(here / name))]
+        yield from (here / name for name in files if Path(name).suffix in _CODE and not name.startswith("."))
 
 
-def copy_project(project: Project, target: Path, runs_dir: Path, max_mb: int) -> int:
+def _skipped(folder: Path) -> bool:
+    own = folder.name.startswith(".") or folder.name in _SKIPPED
+    return own or any((folder / mark).exists() for mark in ("pyvenv.cfg", "run.json"))
+
+
+def copy_project(project: Project, target: Path, max_mb: int) -> int:
     """Copy the project's files.
+
+    A link that leaves the project is made absolute, so that it still leads where it led.
 
     Args:
         project: from ``find_project``.
         target: the folder to make, ``code/`` of a run.
-        runs_dir: the folder of all runs, which is never copied.
         max_mb: the most to copy, in MiB.
 
     Returns:
@@ -104,7 +111,7 @@ def copy_project(project: Project, target: Path, runs_dir: Path, max_mb: int) ->
     """
     target.mkdir()
     room, count = max_mb * 1024 * 1024, 0
-    for path in _files(project, runs_dir.absolute()):
+    for path in _files(project):
         room -= path.lstat().st_size
         if room < 0:
             raise ConfigError(
@@ -113,6 +120,9 @@ def copy_project(project: Project, target: Path, runs_dir: Path, max_mb: int) ->
             )
         copy = target / path.relative_to(project.root)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy, follow_symlinks=False)
+        if path.is_symlink() and not path.resolve().is_relative_to(project.root.resolve()):
+            copy.symlink_to(path.resolve())
+        else:
+            shutil.copy2(path, copy, follow_symlinks=False)
         count += 1
     return count

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from slurmkit import __version__
 from slurmkit.cluster.client import SlurmClient, open_client
 from slurmkit.compiler.plan import JobPlan, Place, compile_job
-from slurmkit.errors import PreflightError, SlurmkitError
+from slurmkit.errors import PreflightError, SlurmkitError, SubmissionUnclearError
 from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
 from slurmkit.launch.readback import differences
 from slurmkit.launch.snapshot import Project, copy_project, find_project
@@ -65,39 +65,45 @@ def submit(
     cwd = (cwd or Path.cwd()).absolute()
     snapshot = client.snapshot()
     path = new_run_path(cwd / experiment.runs_dir, experiment.name)
-    project = find_project(cwd)
-    place = Place(
-        cwd=str(cwd),
-        run_dir=str(path),
-        code_dir=str(path / "code" / _inside(cwd, project)) if experiment.snapshot.enabled else None,
-    )
-    plan = compile_job(
-        _from_snapshot(experiment, project, path),
-        snapshot,
-        place,
-        None if points is None else len(points),
-        points=points is not None,
-    )
-    check_plan(plan, force=force, say=say)
-    with _whole_or_not_at_all(path):
-        create_run(path)
-        if experiment.snapshot.enabled:
-            copy_project(project, path / "code", path.parent, experiment.snapshot.max_mb)
-        write_manifest(path, _manifest(experiment, project, snapshot), plan.script, points)
-    with _uninterrupted():
-        with _whole_or_not_at_all(path):
-            job_id = _sbatch(path)
-        run = _record(Run(path), _read_back(plan, client, snapshot.config.cluster, job_id, points, say))
-        held = "" if points is None else f" with {len(points)} points"
+    project = _project(experiment, cwd)
+    code = path / "code" / (cwd.relative_to(project.root) if cwd.is_relative_to(project.root) else "")
+    place = Place(str(cwd), str(path), str(code) if experiment.snapshot.enabled else None)
+    size = None if points is None else len(points)
+    check_plan(compile_job(experiment, snapshot, place, points=points), force=force, say=say)
+    with _uninterrupted() as interruptible, _whole_or_not_at_all(path):
+        with interruptible():
+            create_run(path)
+            if experiment.snapshot.enabled:
+                copy_project(project, path / "code", experiment.snapshot.max_mb)
+                experiment = _from_snapshot(experiment, project, path)
+            plan = compile_job(experiment, snapshot, place, points=points)
+            write_manifest(path, _manifest(experiment, project, snapshot), plan.script, points)
+        job_id = _sbatch(path, client)
+        run = _record(Run(path), _read_back(plan, client, snapshot.config.cluster, job_id, size, say))
+        held = "" if size is None else f" with {size} points"
         say(f"submitted job {job_id}{held}; see: slurmkit status {run.id}")
     return run
 
 
+def _project(experiment: Experiment, cwd: Path) -> Project:
+    """The project of the submission folder, or of the app where that lies elsewhere."""
+    project = find_project(cwd)
+    words = experiment.payload.command
+    script = Path(words[0]) if experiment.payload.kind == "function" and words else cwd
+    return (
+        project
+        if not script.is_absolute() or script.is_relative_to(project.root)
+        else find_project(script.parent)
+    )
+
+
 @contextlib.contextmanager
 def _whole_or_not_at_all(path: Path) -> Iterator[None]:
-    """Remove the run folder again if it could not be completed."""
+    """Remove the run folder again if it could not be completed, unless there is or may be a job that needs it."""
     try:
         yield
+    except (SubmissionUnclearError, _UnrecordedError):
+        raise
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
         reason = error.strerror or error
@@ -110,54 +116,69 @@ def _whole_or_not_at_all(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back until the job and its record are both there, or neither.
+def _uninterrupted() -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
+    """Hold Ctrl-C, SIGTERM and SIGHUP back until the job and its record are both there, or neither.
 
     sbatch inherits the mask: a Ctrl-C goes to the whole foreground group, and would leave open whether
-    there is a job now.
+    there is a job now. Yields a context in which they do interrupt, for what can be undone.
     """
     held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+
+    @contextlib.contextmanager
+    def interruptible() -> Iterator[None]:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, held)
+
     try:
-        yield
+        yield interruptible
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _sbatch(path: Path) -> str:
+def _sbatch(path: Path, client: SlurmClient) -> str:
+    """Submit the script; where sbatch does not say whether there is a job, ask Slurm for one of this script."""
     from slurmkit.launch.executor import SlurmkitExecutor  # noqa: PLC0415 - submitit costs 0.1 s, a refused plan none
 
-    return SlurmkitExecutor(path).submit_script(path / "job.sbatch")
+    script = path / "job.sbatch"
+    try:
+        return SlurmkitExecutor(path).submit_script(script)
+    except SubmissionUnclearError:
+        with contextlib.suppress(SlurmkitError):
+            job_id = client.job_of(str(script))
+            if job_id is not None:
+                return job_id
+        raise
+
+
+class _UnrecordedError(SlurmkitError):
+    """There is a job, and no record of it could be written."""
 
 
 def _record(run: Run, attempt: Attempt) -> Run:
     try:
         run.add_attempt(attempt)
     except OSError as error:
-        raise SlurmkitError(
+        raise _UnrecordedError(
             f"job {attempt.job_id} is submitted, but {run.path / 'attempts'} could not be written: {error.strerror or error}",
             f"make room there; end the job with: scancel {attempt.job_id}",
         ) from error
     return run
 
 
-def _inside(cwd: Path, project: Project) -> Path:
-    return cwd.relative_to(project.root) if cwd.is_relative_to(project.root) else Path()
-
-
 def _from_snapshot(experiment: Experiment, project: Project, path: Path) -> Experiment:
-    """The experiment with its config folder and its script taken from the snapshot instead of the project."""
-    if not experiment.snapshot.enabled or experiment.payload.kind == "command":
+    """The experiment with its script and its folder of configs taken from the copy, where that has them."""
+    if experiment.payload.kind == "command":
         return experiment
-    root = project.root
 
     def moved(word: str) -> str:
-        file = Path(word)
-        return (
-            str(path / "code" / file.relative_to(root))
-            if file.is_absolute() and file.is_relative_to(root) and file.exists()
-            else word
-        )
+        if Path(word).is_absolute() and Path(word).is_relative_to(project.root):
+            copy = path / "code" / Path(word).relative_to(project.root)
+            return str(copy) if copy.exists() else word
+        return word
 
     payload = replace(experiment.payload, command=[moved(word) for word in experiment.payload.command])
     return replace(experiment, payload=payload)
@@ -204,7 +225,7 @@ def _read_back(
     client: SlurmClient,
     cluster: str,
     job_id: str,
-    points: Sequence[Sequence[str]] | None,
+    size: int | None,
     say: Say,
 ) -> Attempt:
     """Ask Slurm for the job it made. The job exists by now: what fails here is said and is no error."""
@@ -218,4 +239,4 @@ def _read_back(
         found = differences(plan.directives, job)
         for item in found:
             say(f"Slurm took {item['option']} as {item['got']}; asked was {item['asked']}")
-    return Attempt(cluster, job_id, time.time(), None if points is None else tuple(range(len(points))), found)
+    return Attempt(cluster, job_id, time.time(), None if size is None else tuple(range(size)), found)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["cross_product", "split_overrides"]
 
 
+#: What all tasks of one job array have in common.
+_SHARED = frozenset({*SECTIONS, "payload", "name", "runs_dir"})
+
+
 def split_overrides(overrides: Sequence[str], *, ours: bool) -> tuple[list[str], list[list[str]]]:
     """Part a multirun's overrides into those that hold for every point and the points.
 
@@ -42,7 +46,7 @@ def split_overrides(overrides: Sequence[str], *, ours: bool) -> tuple[list[str],
         ) from error
     fixed = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
     return fixed, cross_product(
-        [override for override in parsed if override.is_sweep_override()], SECTIONS if ours else ()
+        [override for override in parsed if override.is_sweep_override()], _SHARED if ours else ()
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.errors import SlurmUnavailableError
+from slurmkit.errors import ConfigError, SlurmUnavailableError
+from slurmkit.launch.ledger import PointStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +14,14 @@ if TYPE_CHECKING:
     from slurmkit.cluster.client import SlurmClient
     from slurmkit.launch.ledger import Run
 
-__all__ = ["UNFINISHED", "PointStatus", "TaskState", "run_status", "task_states"]
+__all__ = ["UNFINISHED", "TaskState", "cancel_run", "run_status", "task_states"]
 
-#: States of a job that has not ended for good. A preempted or requeued one comes back.
+#: States of a job that has not ended for good. (A preempted job that comes back is PENDING at once; one that
+#: stays PREEMPTED was not to be requeued.)
 UNFINISHED = frozenset(
     {
         "PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED", "REQUEUED",
-        "REQUEUE_FED", "REQUEUE_HOLD", "PREEMPTED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "UNKNOWN", "READY",
+        "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "UNKNOWN", "READY",
     }
 )  # fmt: skip
 
@@ -37,6 +39,8 @@ class TaskState:
     nodes: str = ""
     restarts: int = 0
     source: str = "squeue"
+    made_from: str = ""
+    """The script's path (squeue) or the job's name (sacct): a job id may have been issued again since."""
 
     @property
     def name(self) -> str:
@@ -82,6 +86,7 @@ def _from_queue(record: Mapping[str, str]) -> TaskState:
         reason="" if record["Reason"] == "None" else record["Reason"],
         nodes=record["NodeList"],
         restarts=int(restarts) if restarts.isdecimal() else 0,
+        made_from=record["Command"],
     )
 
 
@@ -92,59 +97,106 @@ def _from_history(record: Mapping[str, str]) -> TaskState | None:
     # "CANCELLED by 1000" is the state and who did it.
     state, _, reason = record["State"].partition(" ")
     nodes = record.get("NodeList", "").replace("None assigned", "")
-    return TaskState(job_id, int(task) if task else None, state, reason, nodes, source="sacct")
-
-
-@dataclass(frozen=True)
-class PointStatus:
-    """One point of a run; a single run is point 0."""
-
-    point: int
-    job: str
-    state: str
-    reason: str
-    nodes: str
-    restarts: int
-    source: str
-    """Who says so: ``squeue``, ``sacct`` or the run's own ``exits`` records."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The status as plain values."""
-        return asdict(self)
+    return TaskState(
+        job_id,
+        int(task) if task else None,
+        state,
+        reason,
+        nodes,
+        source="sacct",
+        made_from=record.get("JobName", ""),
+    )
 
 
 def run_status(run: Run, client: SlurmClient) -> list[PointStatus]:
     """The state of every point of a run, by its newest submission.
 
-    Where Slurm has forgotten a job and keeps no accounting, the exit record that the batch script wrote
-    says how it ended; a job without one, and unknown to Slurm, is LOST.
+    What Slurm says is kept in the run folder once it is final, since Slurm forgets (without accounting,
+    after MinJobAge). Of a job that ended unseen the batch script's exit record tells what it can; one
+    without a record is LOST.
+
+    Raises:
+        ConfigError: if the run was submitted to another cluster than the one that is asked.
     """
     newest: dict[int, str] = {}
     for attempt in run.attempts():
         for index, point in enumerate(attempt.tasks):
             newest[point] = attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"
-    states = task_states(client, list(newest.values())) if newest else {}
-    exits = run.exits()
-    return [
-        _point_status(point, name, states.get(name), exits.get(point))
+    if not newest:
+        return []
+    _same_cluster(run.attempts()[-1].cluster, client.cluster())
+    states = {
+        name: state
+        for name, state in task_states(client, list(newest.values())).items()
+        if _is_of(run, state)
+    }
+    known, exits = run.ended(), run.exits()
+    statuses = [
+        _live(point, states[name])
+        if name in states
+        else known.get(name) or _from_exit(point, name, exits.get(point))
         for point, name in sorted(newest.items())
     ]
+    run.keep_ended(
+        {
+            item.job: item
+            for item in statuses
+            if item.source in {"squeue", "sacct"} and item.state not in UNFINISHED
+        }
+    )
+    return statuses
 
 
-def _point_status(
-    point: int, name: str, live: TaskState | None, ended: Mapping[str, Any] | None
-) -> PointStatus:
-    mine = ended if ended is not None and ended["job"] == name.partition("_")[0] else None
-    restarts = int(mine["restart"]) if mine else 0
-    if live is not None:
-        return PointStatus(
-            point, name, live.state, live.reason, live.nodes, max(restarts, live.restarts), live.source
+def _same_cluster(submitted: str, asked: str) -> None:
+    if submitted and submitted != asked:
+        raise ConfigError(
+            f"this run was submitted to the cluster {submitted!r}; SLURM_CONF points at {asked!r}",
+            f"set SLURM_CONF to the slurm.conf of {submitted}",
         )
-    if mine is None:
+
+
+def _is_of(run: Run, state: TaskState) -> bool:
+    """Whether this job was made from the run's script: ids are issued again, and belong to somebody else then."""
+    script = str(run.path / "job.sbatch")
+    if state.source == "sacct":
+        # A job that was over before slurmdbd heard of its start is called "allocation" there.
+        return state.made_from in {"", "allocation", run.manifest.get("name")}
+    return script.startswith(state.made_from)  # squeue cuts long paths
+
+
+def _live(point: int, state: TaskState) -> PointStatus:
+    return PointStatus(
+        point, state.name, state.state, state.reason, state.nodes, state.restarts, state.source
+    )
+
+
+def _from_exit(point: int, name: str, record: Mapping[str, Any] | None) -> PointStatus:
+    if record is None or record["job"] != name.partition("_")[0]:
         return PointStatus(point, name, "LOST", "Slurm has forgotten it and it left no record", "", 0, "none")
-    state = "COMPLETED" if mine["exit"] == 0 else "FAILED"
-    reason = "" if mine["exit"] == 0 else f"exit code {mine['exit']}"
+    restarts, code = int(record["restart"]), int(record["exit"])
+    if record.get("term"):
+        # Cancelled, out of time, or requeued and then cancelled while it waited: nobody remembers which.
+        reason = f"SIGTERM came, exit code {code}; Slurm has forgotten why"
+        return PointStatus(point, name, "STOPPED", reason, "", restarts, "exits")
+    state, reason = ("COMPLETED", "") if code == 0 else ("FAILED", f"exit code {code}")
     return PointStatus(point, name, state, reason, "", restarts, "exits")
+
+
+def cancel_run(run: Run, client: SlurmClient) -> list[str]:
+    """End what has not ended of a run, for good, and keep that in the run folder.
+
+    Returns:
+        The ids of the jobs that were cancelled.
+    """
+    live = [status for status in run_status(run, client) if status.state in UNFINISHED]
+    jobs = _job_ids([status.job for status in live])
+    if jobs:
+        client.cancel(jobs)
+        ends = {
+            item.job: replace(item, state="CANCELLED", reason="", source="slurmkit cancel") for item in live
+        }
+        run.keep_ended(ends)
+    return jobs
 
 
 def summary(statuses: Iterable[PointStatus]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""``python -m slurmkit.runtime.points POINTS_JSONL INDEX``: the overrides of one point, each ended by NUL.
+"""``python -m slurmkit.runtime.points POINTS_JSONL INDEX``: the index and the overrides of a point, each ended by NUL.
 
 The batch script reads them with ``mapfile -d ''``, so that a backtick, a quote or a line break in an
 override reaches the program as it was written and no shell ever reads it.
@@ -33,7 +33,8 @@ def _main(argv: list[str]) -> int:
     except (OSError, ValueError, LookupError) as error:
         print(f"slurmkit: {error}", file=sys.stderr)
         return 1
-    sys.stdout.write("".join(f"{override}\0" for override in overrides))
+    # The index comes first: a point without overrides is told from a point that is not there.
+    sys.stdout.write("".join(f"{word}\0" for word in (argv[2], *overrides)))
     return 0
 
 

@@ -31,9 +31,9 @@ _TEXT = (
     "One run of 2 nodes with 2 ranks each in the partition `low` (the GPT of `make demo`, gloo), preempted again and again by "
     "a job in `high` that wants all nodes and ends at once. Signal and commit are rank 0's own clock; requeued means that "
     "`scontrol requeue` has returned. Of that, · marks the parts, which follow one another; of the ranks' stages each "
-    "lasts until the last rank has passed it. Slurm starts a requeued job cred_expire + 1 seconds after its end at the "
-    "earliest: the lab sets the least that Slurm takes, 5 + 1; Slurm's own default is 121. All 4 ranks, their imports and "
-    "the lab itself share the cores named above."
+    "lasts until the last rank has passed it. Slurm lets a requeued job wait for cred_expire + 1 seconds, counted in whole "
+    "seconds: the lab sets the least cred_expire that Slurm takes, 5; Slurm's own default is 120. All 4 ranks, their "
+    "imports and the lab itself share the cores named above."
 )
 #: A line of bash in the batch script: which life it is (nothing for the first), and the time.
 _CLOCK = 'date "+$SLURM_RESTART_COUNT %s.%N" >>$SLURMKIT_POINT_DIR/'

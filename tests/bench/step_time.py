@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAIRS, STEPS, RANKS = 12, 40, 2
-_TRAINING = ["experiment=gpt_ddp", "trainer.batch_size=4"]
+_TRAINING = ["experiment=gpt_ddp", "model.layers=4", "trainer.batch_size=4"]
 _ENDS = 2
 _FOREIGN = ("SLURM", "GLOO", "PYTHON", "OMP_", "TORCHELASTIC", "RANK", "WORLD_SIZE")
 _TEXT = (

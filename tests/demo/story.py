@@ -9,13 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from slurmkit.errors import SlurmkitError
 from slurmkit.lab.daemons import Lab
 from slurmkit.runtime.records import read_json_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STEPS = 120
 #: A GPT that two cores train in a minute: the demo shows how a run lives, not how fast it is.

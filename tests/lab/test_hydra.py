@@ -124,6 +124,7 @@ def test_what_cannot_run_is_said_before_the_array(lab: Lab, app: Path) -> None:
     )
     assert done.returncode == 3
     assert "low, high" in done.stderr
+    assert "mend it with: hydra.launcher.resources.partition=low" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (app / "runs").exists()
 
@@ -169,3 +170,61 @@ def test_a_bad_sweep_fails_on_the_login_node(
     assert hint in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_points_run_from_the_snapshot(lab: Lab, app: Path) -> None:
+    """Code that is edited while a sweep waits does not change what runs; a module beside the app is found."""
+    (app / "src").mkdir()
+    (app / "app.py").write_text("")
+    (app / "src" / "helper.py").write_text("WORD = 'as submitted'\n")
+    (app / "src" / "app.py").write_text(
+        "import helper\n" + APP.replace('"cfg"', '"../cfg"').replace('print("value"', "print(helper.WORD")
+    )
+    lab.run(["scontrol", "update", "partitionname=low", "state=down"])
+    try:
+        done = call(lab, app, "python", "src/app.py", "-m", "hydra/launcher=slurmkit", "s=a,b")
+        assert done.returncode == 0, done.stderr
+        assert "low is DOWN" in done.stderr
+        (app / "src" / "helper.py").write_text("WORD = 'edited later'\n")
+    finally:
+        lab.run(["scontrol", "update", "partitionname=low", "state=up"])
+    assert wait_ended(lab, app) == ["COMPLETED", "COMPLETED"]
+    assert slurmkit(lab, app, "logs", "last").stdout == "as submitted 1 a mine 1\n"
+
+
+def test_a_sweep_of_one_point(lab: Lab, app: Path) -> None:
+    """``-m`` with one value for everything is a sweep of one point without overrides, and it runs."""
+    done = call(lab, app, "python", "app.py", "-m", "hydra/launcher=slurmkit", "x=2")
+    assert done.returncode == 0, done.stderr
+    assert wait_ended(lab, app) == ["COMPLETED"]
+    assert slurmkit(lab, app, "logs", "last").stdout == "value 2  mine 1\n"
+
+
+def test_an_odd_folder_is_no_trouble(lab: Lab, app: Path) -> None:
+    """A submission folder with blanks, commas, brackets and quotes in its name runs as any other."""
+    odd = app / "it's (v1), [a] 100%"
+    odd.mkdir()
+    for name in ("app.py", "cfg"):
+        (app / name).rename(odd / name)
+    done = call(lab, odd, "python", "app.py", "-m", "hydra/launcher=slurmkit", "x=1,2")
+    assert done.returncode == 0, done.stderr
+    assert wait_ended(lab, odd) == ["COMPLETED", "COMPLETED"]
+    assert find_run("last", odd / "runs").point_dir(1).joinpath("result.json").exists()
+
+
+def test_a_command_may_be_swept(lab: Lab, tmp_path: Path) -> None:
+    """``payload=command`` under -m: each point's words follow the command's own."""
+    done = call(
+        lab,
+        tmp_path,
+        "python",
+        "-m",
+        "trainer",
+        "-m",
+        "payload=command",
+        "payload.command=[echo,hi]",
+        "trainer.seed=1,2",
+    )
+    assert done.returncode == 0, done.stderr
+    assert wait_ended(lab, tmp_path) == ["COMPLETED", "COMPLETED"]
+    assert slurmkit(lab, tmp_path, "logs", "last", "--point", "1").stdout == "hi trainer.seed=2\n"

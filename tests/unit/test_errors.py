@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -24,14 +25,22 @@ def test_errors_survive_pickling(kind: type[errors.SlurmkitError]) -> None:
     assert str(error) == "got x"
 
 
+def drawn() -> dict[str, tuple[str, int]]:
+    """Name → its parent and exit code, as the docstring draws them; a child without a code has its parent's."""
+    found: dict[str, tuple[str, int]] = {}
+    path: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"    ([│ ├└─]*)(\w+Error)\b(?:\s+exit (\d+))?", line)
+        if match:
+            path = [*path[: len(match[1]) // 4], match[2]]
+            parent = path[-2] if len(path) > 1 else "Exception"
+            found[match[2]] = (parent, int(match[3] or found[parent][1]))
+    return found
+
+
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    """The drawing at the top of the module names every error, and none that does not exist."""
-    drawn = {
-        word
-        for line in (errors.__doc__ or "").splitlines()
-        for word in line.replace("│", " ").replace("├──", " ").replace("└──", " ").split()[:1]
-    }
-    assert {kind.__name__ for kind in ALL} <= drawn
+    """The drawing at the top of the module has every error, its parent and its exit code, and no other."""
+    assert drawn() == {kind.__name__: (kind.__bases__[0].__name__, kind.exit_code) for kind in ALL}
 
 
 @pytest.mark.parametrize(

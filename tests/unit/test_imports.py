@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "launch": {*_FLOOR, "runtime", "config", "cluster", "compiler", "__init__"},
     "lab": _FLOOR,
     "cli": {*_FLOOR, "runtime", "config", "cluster", "compiler", "launch", "lab", "__init__"},
-    "_plugins": {*_FLOOR, "runtime", "config", "cluster", "compiler", "launch", "cli", "__init__"},
+    "_plugins": {*_FLOOR, "runtime", "config", "cluster", "compiler", "launch", "__init__"},
     "trainer": {*_FLOOR, "runtime", "config"},
 }
 #: Rooms that run where no third-party package is: inside hooks and on a bare node.

@@ -10,37 +10,12 @@ from slurmkit.cluster.parse import (
     expand,
     parse_config,
     parse_fabric,
-    parse_gres,
+    parse_job,
     parse_nodes,
     parse_partitions,
     parse_records,
 )
 from slurmkit.units import UNLIMITED
-
-
-@pytest.mark.parametrize(
-    ("text", "total"),
-    [
-        ("gpu:8", 8),
-        ("gpu:a100:8(S:0-1)", 8),
-        ("gpu:tesla:2,gpu:kepler:2", 4),
-        ("(null)", 0),
-        ("", 0),
-        ("gpu:tesla:3(IDX:0,2-3)", 3),
-        ("gpu", 1),
-        ("gpu:a100:2(S:0),shard:a100:16(S:0)", 2),
-        ("gpu:1g.5gb:7", 7),
-        ("craynetwork:4,gpu:h100:4", 4),
-    ],
-)
-def test_gpus_are_counted_in_every_spelling(text: str, total: int) -> None:
-    """Types, sockets, indices, MIG profiles and several types at once: the number of GPUs is right."""
-    assert sum(item.count for item in parse_gres(text) if item.name == "gpu") == total
-
-
-def test_gres_keep_name_and_type() -> None:
-    """A typed gres keeps its type as Slurm spells it, and an untyped one has none."""
-    assert parse_gres("gpu:a100:4(S:0-1),shard:16") == (Gres("gpu", "a100", 4), Gres("shard", "", 16))
 
 
 @pytest.mark.parametrize(
@@ -72,6 +47,46 @@ def test_values_with_blanks_stay_whole() -> None:
     assert record["CfgTRES"] == "cpu=8,mem=16000M,billing=8"
 
 
+def test_a_node_keeps_what_it_has_and_what_cannot_be_read() -> None:
+    """A gres of an unknown spelling makes the node uncertain: it is not taken for one that has nothing."""
+    gres = "gpu:a100:no_consume:4(S:0-1),gpu:x:y:z"
+    (node,) = parse_nodes(parse_records(NODE.replace("Gres=gpu:a100:4", f"Gres={gres}")))
+    assert (node.gres, node.unread_gres) == ((Gres("gpu", "a100", 4),), ("gpu:x:y:z",))
+
+
+def test_a_reason_does_not_change_a_node() -> None:
+    """An admin's ``Reason`` that looks like fields stays a text: the first value of a key is Slurm's own."""
+    (node,) = parse_nodes(parse_records(NODE.replace("bad disk", "was State=DOWN Gres=(null)")))
+    assert (node.states, node.gres) == (frozenset({"IDLE", "DRAIN"}), (Gres("gpu", "a100", 4),))
+
+
+JOB = (
+    "JobId=1 JobName=a Requeue=0 Comment=z b UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=0 Nice=10 Requeue=1 "
+    "Partition=low ReqNodeList=n[1-2] NumNodes=2 TRES=cpu=2,mem=200M,node=2 Features=(null) Licenses= Network=(null) "
+    "Command=/home/my jobs/j.sh WorkDir=/home Comment=x Partition=foo StdErr=y  StdErr=/home/slurm-1.out StdIn=/dev/null "
+    "StdOut=/home/slurm-1.out Power= TresPerNode=gres:gpu:2 "
+)
+
+
+def test_a_jobs_name_and_comment_change_nothing_else() -> None:
+    """A person may write ``Requeue=0`` into a name and ``Partition=foo`` into a comment: both stay whole."""
+    job = parse_job(JOB)
+    assert (job["JobName"], job["Comment"]) == ("a Requeue=0 Comment=z b", "x Partition=foo StdErr=y")
+    assert (job["Requeue"], job["Partition"], job["Licenses"], job["TresPerNode"]) == (
+        "1",
+        "low",
+        "",
+        "gres:gpu:2",
+    )
+    assert job["Command"] == "/home/my jobs/j.sh"
+
+
+def test_of_an_array_the_first_record_is_read() -> None:
+    """``show job`` of an array whose tasks have started lists one record a task."""
+    assert parse_job(JOB + "\n" + JOB.replace("JobId=1", "JobId=2"))["JobId"] == "1"
+    assert parse_job("slurm_load_jobs error: Invalid job id specified") == {}
+
+
 @pytest.mark.parametrize(
     ("state", "usable"),
     [
@@ -92,16 +107,15 @@ def test_a_node_is_usable_unless_somebody_must_mend_it(state: str, usable: bool)
 
 
 def test_partitions_have_their_limits() -> None:
-    """Time, nodes and preemption of a partition, with UNLIMITED where there is no limit."""
+    """Time and nodes of a partition, with UNLIMITED where there is no limit."""
     text = "PartitionName=low Default=YES GraceTime=20 MaxNodes=UNLIMITED MaxTime=1-00:00:00 PreemptMode=REQUEUE State=UP TotalNodes=8"
     (low,) = parse_partitions(parse_records(text))
-    assert (low.name, low.default, low.max_time, low.max_nodes, low.grace_time, low.preempt_mode) == (
+    assert (low.name, low.default, low.max_time, low.max_nodes, low.total_nodes) == (
         "low",
         True,
         86400,
         UNLIMITED,
-        20,
-        "REQUEUE",
+        8,
     )
 
 
@@ -116,6 +130,17 @@ def test_the_controllers_settings_are_read() -> None:
         60,
     )
     assert parse_config("").max_switch_wait == 300
+
+
+def test_the_limits_of_an_array_are_read() -> None:
+    """Every setting that bounds an array is found by its name; one that is not set bounds nothing."""
+    text = "MaxArraySize            = 1001\nMaxJobCount             = 10000\nSchedulerParameters     = max_array_tasks=500\n"
+    assert parse_config(text).array_limits == {
+        "MaxArraySize": 1001,
+        "MaxJobCount": 10000,
+        "max_array_tasks": 500,
+    }
+    assert parse_config("").array_limits == {}
 
 
 def test_the_tree_is_read_with_its_leaves() -> None:

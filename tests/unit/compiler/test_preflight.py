@@ -8,7 +8,8 @@ import pytest
 
 from slurmkit.cluster.fabric import Fabric, Switch
 from slurmkit.cluster.model import ClusterConfig, ClusterSnapshot, Gres, Node, Partition
-from slurmkit.compiler.preflight import Finding, Verdict, preflight
+from slurmkit.compiler.finding import Finding, Verdict
+from slurmkit.compiler.preflight import preflight
 from slurmkit.config.schema import Experiment, Requeue, Resources, Topology
 from slurmkit.units import UNLIMITED
 
@@ -16,7 +17,7 @@ NAMES = tuple(f"n{index}" for index in range(1, 9))
 NODES = tuple(
     Node(name, frozenset({"IDLE"}), 8, 16000, (Gres("gpu", "a100", 4),), ("low", "high")) for name in NAMES
 )
-LOW = Partition("low", True, "UP", 86400, UNLIMITED, "REQUEUE", 20, 8)
+LOW = Partition("low", True, "UP", 86400, UNLIMITED, 8)
 HIGH = replace(LOW, name="high", default=False, max_time=UNLIMITED)
 FABRIC = Fabric((Switch("leaf1", 0, NAMES[:4]), Switch("leaf2", 0, NAMES[4:]), Switch("spine", 1, NAMES)))
 CLUSTER = ClusterSnapshot(0.0, ClusterConfig("lab", (22, 5, 8)), (LOW, HIGH), NODES, FABRIC)
@@ -82,6 +83,36 @@ def test_a_plan_that_fits_has_no_findings() -> None:
             "1 to 4",
             "resources.cpus_per_task=4",
         ),
+        (
+            {"ntasks_per_node": 9},
+            "cpus.count",
+            "resources.ntasks_per_node",
+            "1 to 8",
+            "resources.ntasks_per_node=8",
+        ),
+        (
+            {"cpus_per_gpu": 3, "gres": "gpu:a100:4"},
+            "cpus.count",
+            "resources.cpus_per_gpu",
+            "1 to 2",
+            "resources.cpus_per_gpu=2",
+        ),
+        (
+            {"gres": "gpu:a100:3,gpu:a100:3"},
+            "gres.count",
+            "resources.gres",
+            "1 to 4",
+            "resources.gres=gpu:a100:4",
+        ),
+        ({"gres": "gres/gpu:h100"}, "gres.type", "resources.gres", "gpu:a100", "resources.gres=gpu:a100:1"),
+        (
+            {"gpus_per_node": "a100:1,h100:1"},
+            "gres.type",
+            "resources.gpus_per_node",
+            "gpu:a100",
+            "resources.gpus_per_node=a100:1",
+        ),
+        ({"time": "0"}, "time.limit", "resources.time", "up to 1-00:00:00", "resources.time=1-00:00:00"),
     ],
 )
 def test_what_can_never_run_is_impossible(
@@ -128,8 +159,109 @@ def test_drained_nodes_are_not_now() -> None:
 
 def test_hidden_nodes_are_unknown_and_no_error() -> None:
     """Where PrivateData hides the nodes, nothing about them is impossible."""
-    found = check(replace(CLUSTER, nodes=()), nodes=99, gres="gpu:nope:9")
+    found = check(replace(CLUSTER, nodes=()), nodes=8, gres="gpu:nope:9")
     assert {code: item.verdict for code, item in found.items()} == {"nodes.hidden": Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("resources", "code"),
+    [
+        ({"nodes": 4}, "nodes.count"),
+        ({"nodes": 2}, "nodes.usable"),
+        ({"gres": "gpu:h100:2"}, "gres.type"),
+        ({"gres": "gpu:a100:8"}, "gres.count"),
+        ({"nodes": 2, "gres": "gpu:a100:4"}, "gres.nodes"),
+        ({"mem": "64G"}, "mem.size"),
+        ({"cpus_per_task": 64}, "cpus.count"),
+        ({"nodes": 3, "topology": Topology(switches=1)}, "switches.span"),
+    ],
+)
+def test_powered_down_cloud_nodes_leave_it_open(resources: dict[str, object], code: str) -> None:
+    """Two nodes are seen and four are powered down: what the two cannot do the others may, and that is said."""
+    nodes = (NODES[0], replace(NODES[1], states=frozenset({"DOWN"}), gres=()))
+    cluster = replace(CLUSTER, nodes=nodes, partitions=(replace(LOW, total_nodes=6),))
+    found = check(cluster, **resources)[code]  # type: ignore[arg-type]
+    assert found.verdict is Verdict.UNKNOWN
+    if code not in {"nodes.usable", "switches.span"}:
+        assert "4 of the 6 nodes of low cannot be seen" in found.message
+
+
+def test_more_nodes_than_the_partition_counts_is_impossible_all_the_same() -> None:
+    """TotalNodes counts the nodes that are not seen as well: more than that is certain."""
+    cluster = replace(CLUSTER, nodes=NODES[:2], partitions=(replace(LOW, total_nodes=6),))
+    found = check(cluster, nodes=7)
+    assert (found["nodes.count"].verdict, found["nodes.count"].override) == (
+        Verdict.IMPOSSIBLE,
+        "resources.nodes=6",
+    )
+    assert check(replace(cluster, nodes=()), nodes=7)["nodes.count"].verdict is Verdict.IMPOSSIBLE
+
+
+def test_a_gres_that_cannot_be_read_leaves_it_open() -> None:
+    """A node whose ``Gres=`` we cannot read may have what is asked: nothing about gres is impossible then."""
+    odd = replace(NODES[0], gres=(), unread_gres=("gpu:x:y:z",))
+    found = check(replace(CLUSTER, nodes=(odd, *NODES[1:])), gres="gpu:h100:1")["gres.type"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert "gpu:x:y:z of n1" in found.message
+
+
+def test_a_type_of_digits_is_a_type() -> None:
+    """``gpu:3090:4`` asks for four of a type, which a node with 3090s has."""
+    nodes = tuple(replace(node, gres=(Gres("gpu", "3090", 4),)) for node in NODES)
+    assert check(replace(CLUSTER, nodes=nodes), gres="gpu:3090:4", nodes=8) == {}
+    assert check(replace(CLUSTER, nodes=nodes), gpus_per_node="3090:5")["gres.count"].accepted == "1 to 4"
+
+
+LIMITS = {"MaxArraySize": "1001", "MaxJobCount": "10000"}
+
+
+@pytest.mark.parametrize(
+    ("options", "array", "mend"),
+    [
+        (LIMITS, None, None),
+        (LIMITS, 1001, None),
+        (LIMITS, 1002, "submit 2 sweeps of at most 1001 points"),
+        (
+            {**LIMITS, "MaxArraySize": "100000"},
+            25000,
+            "submit 3 sweeps of at most 10000 points, one after the other",
+        ),
+        ({**LIMITS, "SchedulerParameters": "max_array_tasks=10"}, 11, "submit 2 sweeps of at most 10 points"),
+        ({**LIMITS, "MaxArraySize": "0"}, 1, "submit each point by itself"),
+        ({}, 10**6, None),
+    ],
+)
+def test_a_sweep_over_the_limits_of_an_array_is_impossible(
+    options: dict[str, str], array: int | None, mend: str | None
+) -> None:
+    """Indices stay below MaxArraySize and tasks within MaxJobCount; a plugin of the site changes neither."""
+    for more in ({}, {"JobSubmitPlugins": "lua"}):
+        config = ClusterConfig("lab", (22, 5, 8), {**options, **more})
+        found = {
+            item.code: item for item in preflight(Experiment(), replace(CLUSTER, config=config), array=array)
+        }
+        if mend is None:
+            assert found == {}
+            continue
+        finding = found["sweep.size"]
+        assert (finding.verdict, finding.key, finding.override) == (Verdict.IMPOSSIBLE, "the sweep", mend)
+        assert all(f"{name}={options[name]}" in finding.message for name in ("MaxArraySize", "MaxJobCount"))
+
+
+def test_keys_are_written_as_they_are_mounted() -> None:
+    """In another Hydra app the sections lie under ``hydra.launcher``: every override there says so."""
+    experiment = Experiment(
+        resources=Resources(nodes=5, gres="gpu:h100:1"),
+        topology=Topology(switches=1),
+        mount="hydra.launcher.",
+    )
+    found = {item.code: item for item in preflight(experiment, CLUSTER)}
+    assert found["gres.type"].key == "hydra.launcher.resources.gres"
+    assert found["gres.type"].override == "hydra.launcher.resources.gres=gpu:a100:1"
+    assert (
+        found["switches.span"].override
+        == "hydra.launcher.resources.nodes=4 or hydra.launcher.topology.switches=null"
+    )
 
 
 @pytest.mark.parametrize("option", ["JobSubmitPlugins", "CliFilterPlugins"])

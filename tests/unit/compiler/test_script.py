@@ -48,23 +48,22 @@ def bash(script: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "experiment", "place", "array", "points"),
+    ("name", "experiment", "place", "points"),
     [
-        ("run.sbatch", GPT, PLACE, None, False),
-        ("by_hand.sbatch", GPT, Place(cwd="/home/ada/project"), None, False),
+        ("run.sbatch", GPT, PLACE, None),
+        ("by_hand.sbatch", GPT, Place(cwd="/home/ada/project"), None),
+        ("sweep_by_hand.sbatch", GPT, Place(cwd="/home/ada/project"), [["optim.lr=1e-3"], ["optim.lr=3e-3"]]),
         (
             "sweep.sbatch",
             replace(GPT, resources=replace(GPT.resources, array_parallelism=8)),
             PLACE,
-            100,
-            True,
+            [[]] * 100,
         ),
         (
             "function.sbatch",
             replace(GPT, payload=Payload("function", ["/home/ada/app.py", "x=1"])),
             PLACE,
-            3,
-            True,
+            [["x=1"], ["x=2"]],
         ),
         (
             "command.sbatch",
@@ -75,7 +74,6 @@ def bash(script: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
             ),
             PLACE,
             None,
-            False,
         ),
     ],
 )
@@ -84,11 +82,10 @@ def test_the_script_is_the_one_we_know(
     name: str,
     experiment: Experiment,
     place: Place,
-    array: int | None,
-    points: bool,
+    points: list[list[str]] | None,
 ) -> None:
     """A change of the script is seen and meant: each form stands whole in a golden file, and bash reads it."""
-    script = compile_job(experiment, None, place, array, points=points).script
+    script = compile_job(experiment, None, place, points=points).script
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     golden(f"compiler/{name}", script)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit import load_experiment
-from slurmkit.config.explain import check_choices
+from slurmkit.config.load import check_points
 from slurmkit.config.schema import Resources
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
@@ -68,6 +68,30 @@ def test_the_trainer_is_started_with_the_same_words() -> None:
         ("nonsense", "nonsense", "key=value"),
         ("resources.time=90m", "90m", "1:30:00"),
         ("payload=command", "payload.command", "payload.command="),
+        ("resources=null", "one_node, two_nodes", "resources="),
+        ("payload=null", "command, trainer", "payload="),
+        ("resources=3", "one_node, two_nodes", "resources="),
+        ("+resources.foo=1", "'resources.foo'", "resources.nodes"),
+        ("+trainer.checkpoint.foo=1", "'trainer.checkpoint.foo'", "trainer.checkpoint.root"),
+        ("+resources.tim=1", "'resources.tim'", "resources.time"),
+        ("env.vars.A=null", "field 'env.vars.A' is not Optional", "env.vars"),
+        ("name=${nope}", "name: Interpolation key 'nope' not found", "name"),
+        ("name=${nope", "'name=${nope'", "key=value"),
+        ("resources.mem=${oc.env:NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE", "resources"),
+        ("resources.gres=gpu:", "resources.gres", "NAME:TYPE:COUNT"),
+        ("resources.cpus_per_gpu=2", "cpus_per_task exclude", "resources.cpus_per_task=null"),
+        ("resources.mem=16B", "resources.mem", "16G"),
+        ("~model", "model=None", "model=gpt"),
+        ("model._target_=null", "a mapping with a _target_", "model=gpt"),
+        ("trainer.batch_size=-1", "trainer.batch_size=-1", "trainer.batch_size=1"),
+        ("trainer.steps=-1", "trainer.steps=-1", "trainer.steps=1"),
+        ("data.kind=magic", "text or table", "data.kind=text"),
+        ("optim.lr=abc", "optim.lr='abc'", "optim.lr=0.001"),
+        ("optim.clip=null", "optim.clip=None", "optim.clip=1.0"),
+        ("optim.decay=3", "true or false", "optim.decay=True"),
+        ("resources.nodes=5", "multiples of 10 (10 ranks", "trainer.batch_size=30"),
+        ("trainer.accumulate=3", "trainer.accumulate=3", "trainer.batch_size=36"),
+        ("payload.kind=function", "accepted here are trainer and command", "payload=trainer"),
     ],
 )
 def test_a_wrong_override_is_one_line_and_a_hint(override: str, said: str, hint: str) -> None:
@@ -83,10 +107,10 @@ def test_a_folder_of_ones_own_is_searched(tmp_path: Path) -> None:
     """``--config-dir`` adds a person's own experiments to ours, and the ranks get the same flag."""
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text(
-        "# @package _global_\nname: mine\nresources: {nodes: 3}\n"
+        "# @package _global_\nname: mine\nresources: {nodes: 2}\n"
     )
     experiment = load_experiment(["experiment=mine"], config_dir=tmp_path)
-    assert (experiment.name, experiment.resources.nodes) == ("mine", 3)
+    assert (experiment.name, experiment.resources.nodes) == ("mine", 2)
     assert experiment.payload.command == ["-m", "trainer", "--config-dir", str(tmp_path), "experiment=mine"]
 
 
@@ -96,11 +120,142 @@ def test_a_missing_folder_is_named() -> None:
         load_experiment(config_dir="/nowhere/conf")
 
 
-def test_a_choice_that_does_not_exist_is_refused() -> None:
-    """A misspelt config in a sweep fails on the login node, naming the options, and not in one of its tasks."""
-    options = {"optim": ["adamw", "sgd"]}
-    points = [["optim=adamw", "lr=1"], ["optim=adamm", "lr=1"]]
-    with pytest.raises(ConfigError, match="adamw, sgd") as caught:
-        check_choices(points, lambda group: options.get(group, []))
-    assert "optim=adamw" in caught.value.hint
-    check_choices(points[:1], lambda group: options.get(group, []))
+def experiment_file(folder: Path, text: str | bytes, name: str = "experiment/mine") -> Path:
+    file = folder / f"{name}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+HEAD = "# @package _global_\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        (HEAD + "resources: {nodes: 3\nfoo: [\n", "experiment/mine.yaml:3: ", "YAML"),
+        (HEAD + "resources:\n\tnodes: 2\n", "experiment/mine.yaml:3: ", "YAML"),
+        (HEAD + "name: a\nname: b\n", "experiment/mine.yaml:3: ", "YAML"),
+        (HEAD + "name: !!python/name:os.system x\n", "experiment/mine.yaml:2: ", "YAML"),
+        (b"\xff\xfe\x00bad", "UTF-8", "UTF-8"),
+        (
+            HEAD + "defaults:\n  override /model: gpt\n",
+            "experiment/mine.yaml: its defaults are no list",
+            "- override",
+        ),
+        (HEAD + "defaults: 3\n", "experiment/mine.yaml: its defaults are no list", "- override"),
+        (HEAD + "defaults:\n  - model: gpt\n", "'experiment/model/gpt'", "/model: gpt"),
+        (HEAD + "defaults:\n  - override /model: gtp\n", "model: got 'gtp'", "model=gpt"),
+        (HEAD + "defaults:\n  - {override /model: mlp, b: c}\n", "experiment/mine", "--cfg job"),
+        (
+            HEAD + "resources: {foo: 1}\n",
+            "experiment/mine.yaml: there is no config key 'resources.foo'",
+            "resources",
+        ),
+        (HEAD + "resources: 3\n", "experiment/mine.yaml: ", "--cfg job"),
+        (HEAD + "name: ${nope.x}\n", "name: Interpolation key 'nope.x' not found", "name"),
+        (HEAD + "name: ${foo\n", "name: an interpolation that cannot be read", "${key}"),
+        (HEAD + "model: {_target_: null}\n", "a mapping with a _target_", "model=gpt"),
+        (
+            "resources: {nodes: 2}\n",
+            "experiment/mine.yaml: its keys lie below 'experiment'",
+            "# @package _global_",
+        ),
+        ("- a\n", "experiment/mine.yaml", "# @package _global_"),
+    ],
+)
+def test_a_wrong_file_is_one_line_and_a_hint(tmp_path: Path, text: str | bytes, said: str, hint: str) -> None:
+    """Whatever is wrong in a file of one's own, the file is named and no traceback is seen."""
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(["experiment=mine"], config_dir=experiment_file(tmp_path, text))
+    assert said in caught.value.message
+    assert hint in caught.value.hint
+    assert "\n" not in caught.value.message + caught.value.hint
+
+
+@pytest.mark.parametrize("value", ["30:00", "1:30:00", "5:00"])
+@pytest.mark.parametrize(
+    "line",
+    ["resources:\n  time: {}\n", "topology: {{switches: 1, wait: {}}}\n", "env: {{vars: {{A: {}}}}}\n"],
+)
+def test_a_time_without_quotes_does_not_become_a_number(tmp_path: Path, value: str, line: str) -> None:
+    """YAML counts in sixties: an unquoted 30:00 would ask for 1800 minutes. The file and line are named instead."""
+    folder = experiment_file(tmp_path, HEAD + line.format(value))
+    with pytest.raises(ConfigError, match=r"experiment/mine\.yaml:[23]: ") as caught:
+        load_experiment(["experiment=mine"], config_dir=folder)
+    assert f"{value} without quotes" in caught.value.message
+    assert f': "{value}"' in caught.value.hint
+    experiment_file(tmp_path, HEAD + line.format(f"'{value}'"))
+    load_experiment(["experiment=mine"], config_dir=folder)
+
+
+def test_times_that_are_no_trap_stay_as_they_are(tmp_path: Path) -> None:
+    """Minutes in a file, and every form on the command line."""
+    folder = experiment_file(tmp_path, HEAD + "resources: {time: 90}\n")
+    assert load_experiment(["experiment=mine"], config_dir=folder).resources.time == "90"
+    for text in ("30:00", "90", "0", "1-12:00:00"):
+        assert load_experiment([f"resources.time={text}"]).resources.time == text
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "hint"),
+    [
+        ("confg", "'confg'; accepted are config, plain", "--config-name config"),
+        ("plain", "no payload", "- config"),
+    ],
+)
+def test_a_config_name_that_is_no_experiment_is_refused(
+    tmp_path: Path, name: str, said: str, hint: str
+) -> None:
+    """A primary config that is not there, or that does not build on ours, is named."""
+    experiment_file(tmp_path, "name: x\nruns_dir: y\n", "plain")
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(config_name=name, config_dir=tmp_path)
+    assert said in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_a_primary_config_of_ones_own_builds_on_ours(tmp_path: Path) -> None:
+    """A project's own root takes ours as its first default."""
+    folder = experiment_file(tmp_path, "defaults:\n  - config\n  - _self_\nname: mine\n", "own")
+    assert load_experiment(config_name="own", config_dir=folder).name == "mine"
+
+
+def test_the_batch_is_checked_for_the_trainer_alone() -> None:
+    """A command has no batch, and where srun is told a number of tasks nobody knows the ranks."""
+    assert load_experiment(
+        ["payload=command", "payload.command=[a]", "trainer.batch_size=7", "resources.nodes=2"]
+    )
+    with pytest.raises(ConfigError, match="multiples of 2"):
+        load_experiment(["trainer.batch_size=7", "resources.nodes=2"])
+    for word in ("resources.extra.ntasks=1", "resources.srun_args=['--ntasks=1']"):
+        load_experiment(["trainer.batch_size=7", "resources.nodes=2", word])
+
+
+def test_the_points_of_a_sweep_are_checked(tmp_path: Path) -> None:
+    """A misspelt choice or key, and a value that the trainer refuses, fail on the login node; Hydra judges the rest."""
+    folder = experiment_file(tmp_path, "_target_: a.B\n", "model/sub/c")
+    check_points(
+        [["model=gpt", "optim.lr=1"], ["model=sub/c", "optim.lr=2"]], ["data=text"], config_dir=folder
+    )
+    check_points([["optim=[adamw]"], ["optim=[sgd]"]], [])
+    for point, said in (
+        ("model=gtp", "gpt, mlp"),
+        ("model=sub/d", "sub/d"),
+        ("experiment=gpt", "digits, gpt_ddp"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            check_points([["model=mlp"], [point]], [], config_dir=folder)
+    with pytest.raises(ConfigError, match=r"optim\.lrr"):
+        check_points([["optim.lrr=1"], ["optim.lrr=2"]], [])
+    with pytest.raises(ConfigError, match=r"multiples of 4"):
+        check_points([["experiment=digits"], ["experiment=gpt_ddp"]], ["trainer.batch_size=6"])
+
+
+def test_groups_of_another_search_path_can_be_swept(tmp_path: Path) -> None:
+    """``hydra.searchpath`` brings groups that only Hydra's own composition knows."""
+    folder = experiment_file(tmp_path, "_target_: a.B\n", "model/far")
+    fixed = [f"hydra.searchpath=[file://{folder}]"]
+    check_points([["model=mlp"], ["model=far"]], fixed)
+    with pytest.raises(ConfigError, match="far"):
+        check_points([["model=mlp"], ["model=fat"]], fixed)

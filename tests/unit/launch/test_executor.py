@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import submitit
 
-from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
+from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError, SubmissionUnclearError
 from slurmkit.launch.executor import SlurmkitExecutor
 
 if TYPE_CHECKING:
@@ -81,9 +81,39 @@ def test_sbatchs_own_words_are_repeated(tmp_path: Path, err: str, kind: type[Exc
         SlurmkitExecutor(tmp_path, run=Sbatch(1, "", err)).submit_script(_script(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "said", ["Socket timed out on send/recv operation", "Zero Bytes were transmitted or received"]
+)
+def test_what_may_have_made_a_job_is_no_refusal(tmp_path: Path, said: str) -> None:
+    """After a socket that timed out slurmctld may have the job: that is told from a refusal."""
+    err = f"sbatch: error: Batch job submission failed: {said}\n"
+    with pytest.raises(SubmissionUnclearError, match=said[:10]):
+        SlurmkitExecutor(tmp_path, run=Sbatch(1, "", err)).submit_script(_script(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("limit", "line"), [("1:00:00", "01:00:00"), (90, "01:30:00"), ("1-0", "1-00:00:00")]
+)
+def test_slurms_own_times_are_taken(tmp_path: Path, limit: object, line: str) -> None:
+    """``slurm_time`` may be minutes or Slurm's text; submitit's own reckoning gets minutes either way."""
+    sbatch = Sbatch()
+    executor = auto(tmp_path, sbatch)
+    executor.update_parameters(slurm_time=limit)
+    executor.map_array(max, [1, 2], [3, 4])
+    assert f"#SBATCH --time={line}" in sbatch.script.splitlines()
+
+
+def test_a_refused_array_leaves_nothing(tmp_path: Path) -> None:
+    """Pickles and script of an array that sbatch refuses are gone again."""
+    executor = auto(tmp_path / "logs", Sbatch(1, "", "sbatch: error: Batch job submission failed: no\n"))
+    with pytest.raises(SlurmRefusedError):
+        executor.map_array(max, [1, 2], [3, 4])
+    assert not list((tmp_path / "logs").iterdir())
+
+
 def test_no_job_id_is_an_error(tmp_path: Path) -> None:
     """Output without an id is shown as it is, and never read as some other number."""
-    with pytest.raises(SlurmRefusedError, match="maintenance until 5"):
+    with pytest.raises(SubmissionUnclearError, match="maintenance until 5"):
         SlurmkitExecutor(tmp_path, run=Sbatch(out="maintenance until 5")).submit_script(_script(tmp_path))
 
 
@@ -135,5 +165,5 @@ def test_the_plugin_is_found_by_submitit() -> None:
     """A fresh interpreter knows cluster="slurmkit" from the entry points alone, and never picks it unasked."""
     code = "from submitit.core import plugins; e = plugins.get_executors(); print('slurmkit' in e, e['slurmkit'].affinity() < e['slurm'].affinity() or e['slurm'].affinity() < 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split()[0] == "True", done.stderr
+    assert done.stdout.split() == ["True", "True"], done.stderr
     assert done.stderr == ""

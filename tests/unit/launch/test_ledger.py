@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmkit.errors import ConfigError, RunNotFoundError
+from slurmkit.errors import ConfigError, RunNotFoundError, SlurmkitError
 from slurmkit.launch.ledger import Attempt, Run, create_run, find_run, new_run_path, write_manifest
 
 if TYPE_CHECKING:
@@ -104,3 +104,22 @@ def test_an_unknown_run_lists_those_that_there_are(tmp_path: Path, word: str) ->
     names = "none" if word == "last" else make(tmp_path / "runs").id
     with pytest.raises(RunNotFoundError, match=names):
         find_run(word, tmp_path / "runs")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"cluster": "lab"}', "[]"])
+def test_a_broken_record_is_named(tmp_path: Path, text: str) -> None:
+    """A submission's record that is no record is an error with its path, and no traceback."""
+    run = make(tmp_path / "runs")
+    (run.path / "attempts").mkdir()
+    (run.path / "attempts" / "0001.json").write_text(text)
+    with pytest.raises(SlurmkitError, match=r"0001\.json"):
+        run.attempts()
+
+
+def test_runs_are_no_part_of_the_project_around_them(tmp_path: Path) -> None:
+    """A folder of runs that we make is ignored by git; one that was there is left as it is."""
+    make(tmp_path / "runs")
+    assert (tmp_path / "runs" / ".gitignore").read_text() == "*\n"
+    (tmp_path / "mine").mkdir()
+    make(tmp_path / "mine")
+    assert not (tmp_path / "mine" / ".gitignore").exists()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from slurmkit.errors import ConfigError
 from slurmkit.launch.snapshot import copy_project, find_project
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def git(folder: Path, *argv: str) -> None:
@@ -31,7 +28,7 @@ def test_git_says_what_belongs_to_a_project(tmp_path: Path) -> None:
     (project / "runs" / "old").mkdir(parents=True)
     git(tmp_path, "init", "-q", "project")
     (project / ".gitignore").write_text("data.bin\n")
-    for name in ("app.py", "new file.txt", "data.bin", "runs/old/log"):
+    for name in ("app.py", "new file.txt", "data.bin", "runs/old/log", "runs/old/run.json"):
         (project / name).write_text(name)
     (project / "tool.sh").write_text("#!/bin/sh\n")
     (project / "tool.sh").chmod(0o755)
@@ -41,7 +38,7 @@ def test_git_says_what_belongs_to_a_project(tmp_path: Path) -> None:
     found = find_project(project)
     assert found.commit
     assert "+changed" in found.diff
-    copy_project(found, tmp_path / "code", project / "runs", 100)
+    copy_project(found, tmp_path / "code", 100)
     assert names(tmp_path / "code") == {".gitignore", "app.py", "new file.txt", "tool.sh"}
     assert (tmp_path / "code" / "app.py").read_text() == "changed"
     assert (tmp_path / "code" / "tool.sh").stat().st_mode & 0o111
@@ -53,7 +50,7 @@ def test_without_git_code_is_what_looks_like_it(tmp_path: Path) -> None:
     for name in ("app.py", "conf/main.yaml", "weights.bin", ".cache/x.py", "env3/pyvenv.cfg", "env3/lib.py"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("")
-    copy_project(find_project(project), tmp_path / "code", project / "runs", 100)
+    copy_project(find_project(project), tmp_path / "code", 100)
     assert names(tmp_path / "code") == {"app.py", "conf/main.yaml"}
 
 
@@ -63,5 +60,58 @@ def test_a_folder_of_data_is_refused(tmp_path: Path) -> None:
     project.mkdir()
     (project / "big.py").write_bytes(b"#" * (1024 * 1024 + 1))
     with pytest.raises(ConfigError, match="1 MiB") as caught:
-        copy_project(find_project(project), tmp_path / "code", project / "runs", 1)
+        copy_project(find_project(project), tmp_path / "code", 1)
     assert "snapshot.enabled=false" in caught.value.hint
+
+
+def test_links_lead_where_they_led(tmp_path: Path) -> None:
+    """A link inside the project stays one; a link that leaves it leads to the same place from the copy."""
+    (tmp_path / "shared.py").write_text("shared")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "real.py").write_text("real")
+    (project / "inside.py").symlink_to("real.py")
+    (project / "outside.py").symlink_to("../shared.py")
+    (tmp_path / "deep").mkdir()
+    copy_project(find_project(project), tmp_path / "deep" / "code", 100)
+    copied = tmp_path / "deep" / "code"
+    assert (copied / "inside.py").readlink() == Path("real.py")
+    assert (copied / "outside.py").read_text() == "shared"
+
+
+def test_submodules_belong_to_the_project(tmp_path: Path) -> None:
+    """The files of a submodule are copied as the project's own are."""
+    for name in ("library", "project"):
+        git(tmp_path, "init", "-q", name)
+    (tmp_path / "library" / "part.py").write_text("part")
+    git(tmp_path / "library", "add", ".")
+    git(tmp_path / "library", "commit", "-qm", "first")
+    git(
+        tmp_path / "project",
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "add",
+        "-q",
+        str(tmp_path / "library"),
+        "lib",
+    )
+    git(tmp_path / "project", "commit", "-qm", "first")
+    copy_project(find_project(tmp_path / "project"), tmp_path / "code", 100)
+    assert "lib/part.py" in names(tmp_path / "code")
+
+
+@pytest.mark.parametrize("in_git", [True, False])
+def test_runs_are_never_copied(tmp_path: Path, in_git: bool) -> None:
+    """Whatever the folder of runs is called, a snapshot holds no older snapshot."""
+    project = tmp_path / "project"
+    (project / "out" / "old" / "code").mkdir(parents=True)
+    (project / "out" / "old" / "run.json").write_text("{}")
+    (project / "out" / "old" / "code" / "app.py").write_text("old")
+    (project / "app.py").write_text("new")
+    if in_git:
+        git(tmp_path, "init", "-q", "project")
+        git(project, "add", "app.py")
+        git(project, "commit", "-qm", "first")
+    copy_project(find_project(project), tmp_path / "code", 100)
+    assert names(tmp_path / "code") == {"app.py"}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.cluster.command import CommandClient
-from slurmkit.errors import SlurmUnavailableError
+from slurmkit.errors import ConfigError, SlurmUnavailableError
 from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
-from slurmkit.launch.watch import UNFINISHED, run_status, task_states, wait_for
+from slurmkit.launch.watch import UNFINISHED, cancel_run, run_status, task_states, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,12 @@ class Slurm:
         self._queue, self._history = queue, history
         self.calls: list[str] = []
 
+    def cluster(self) -> str:
+        return "lab"
+
+    def cancel(self, job_ids: Sequence[str]) -> None:
+        self.calls.append(f"cancel {','.join(job_ids)}")
+
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         self.calls.append("queue")
         return [row for row in self._queue if row["ArrayJobID"] in job_ids]
@@ -38,15 +44,9 @@ class Slurm:
         )
 
 
-def row(job: str, task: str, state: str, reason: str = "None") -> dict[str, str]:
-    return {
-        "ArrayJobID": job,
-        "ArrayTaskID": task,
-        "State": state,
-        "RestartCnt": "1",
-        "Reason": reason,
-        "NodeList": "n1",
-    }
+def row(job: str, task: str, state: str, script: str = "") -> dict[str, str]:
+    cells = {"RestartCnt": "1", "Reason": "None", "NodeList": "n1", "Command": script}
+    return {"ArrayJobID": job, "ArrayTaskID": task, "State": state, **cells}
 
 
 @pytest.fixture
@@ -98,10 +98,10 @@ def test_an_older_record_of_another_submission_does_not_count(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "state", ["PREEMPTED", "SUSPENDED", "REQUEUE_HOLD", "RESIZING", "CONFIGURING", "COMPLETING"]
+    "state", ["REQUEUED", "SUSPENDED", "REQUEUE_HOLD", "RESIZING", "CONFIGURING", "COMPLETING"]
 )
 def test_a_job_that_comes_back_has_not_ended(state: str) -> None:
-    """A preempted, suspended or requeue-held job is not taken for finished."""
+    """A requeued, suspended or requeue-held job is not taken for finished."""
     assert state in UNFINISHED
 
 
@@ -124,14 +124,14 @@ def test_waiting_survives_a_controller_that_restarts(run: Run) -> None:
 
 def test_squeue_is_called_once_for_all_and_read_by_width() -> None:
     """One squeue for all ids; names and reasons with blanks or bars do not shift a column."""
-    widths = (30, 30, 30, 12, 120, 400)
+    widths = (30, 30, 30, 12, 120, 400, 600)
 
     def slurm(argv: Sequence[str]) -> tuple[int, str, str]:
         if list(argv) == ["scontrol", "ping"]:
             return 0, "Slurmctld(primary) at head is UP\n", ""
         assert argv[0] == "squeue"
         assert "--jobs=12" in argv
-        cells = ("12", "N/A", "PENDING", "3", "a | b, c", "n[1-2]")
+        cells = ("12", "N/A", "PENDING", "3", "a | b, c", "n[1-2]", "/runs/x/job.sbatch")
         return 0, "".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + "\n", ""
 
     state = task_states(CommandClient(slurm), ["12"])["12"]
@@ -142,3 +142,61 @@ def test_squeue_is_called_once_for_all_and_read_by_width() -> None:
         "a | b, c",
         "n[1-2]",
     )
+
+
+def test_a_final_state_is_kept_when_slurm_forgets_it(run: Run) -> None:
+    """What Slurm once said of the end of a job is what status says ever after, whatever its shell left behind."""
+    (run.path / "exits" / "n1.jsonl").write_text(
+        '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
+    )
+    assert run_status(run, Slurm([row("12", "0", "TIMEOUT")]))[0].state == "TIMEOUT"  # type: ignore[arg-type]
+    assert run_status(run, Slurm())[0].state == "TIMEOUT"  # type: ignore[arg-type]
+    assert run_status(run, Slurm([row("12", "0", "PENDING")]))[0].state == "PENDING", (
+        "a job that an admin requeued lives"
+    )  # type: ignore[arg-type]
+
+
+def test_a_cancelled_run_stays_cancelled(run: Run) -> None:
+    """A run cancelled while it waited to come back is CANCELLED once Slurm has forgotten it, and never COMPLETED."""
+    (run.path / "exits" / "n1.jsonl").write_text(
+        '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
+    )
+    slurm = Slurm([row("12", str(task), "PENDING") for task in range(3)])
+    assert cancel_run(run, slurm) == ["12"]  # type: ignore[arg-type]
+    assert "cancel 12" in slurm.calls
+    assert [item.state for item in run_status(run, Slurm())] == ["CANCELLED"] * 3  # type: ignore[arg-type]
+
+
+def test_a_shell_that_got_sigterm_did_not_complete(run: Run) -> None:
+    """A record with SIGTERM in it tells neither success nor failure: cancelled, out of time, or requeued."""
+    (run.path / "exits" / "n1.jsonl").write_text(
+        '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 1, "time": 5}\n'
+    )
+    assert run_status(run, Slurm())[0].state == "STOPPED"  # type: ignore[arg-type]
+
+
+def test_a_job_id_of_somebody_else_is_not_ours(run: Run) -> None:
+    """Ids are issued again: a job made from another script is neither shown nor cancelled as ours."""
+    slurm = Slurm([row("12", str(task), "RUNNING", "/home/eve/precious.sh") for task in range(3)])
+    assert {item.state for item in run_status(run, slurm)} == {"LOST"}  # type: ignore[arg-type]
+    assert cancel_run(run, slurm) == []  # type: ignore[arg-type]
+    assert not [call for call in slurm.calls if call.startswith("cancel")]
+    ours = Slurm([row("12", "0", "RUNNING", str(run.path / "job.sbatch"))])
+    assert run_status(run, ours)[0].state == "RUNNING"  # type: ignore[arg-type]
+
+
+def test_another_cluster_is_named(run: Run) -> None:
+    """A run of another cluster is not looked up on this one: the error names both."""
+
+    class Other(Slurm):
+        def cluster(self) -> str:
+            return "other"
+
+    with pytest.raises(ConfigError, match=r"'lab'.*'other'"):
+        run_status(run, Other())  # type: ignore[arg-type]
+
+
+def test_a_preempted_job_that_does_not_come_back_has_ended(run: Run) -> None:
+    """With --no-requeue, PREEMPTED is the end: nobody waits for ever."""
+    slurm = Slurm([row("12", str(task), "PREEMPTED") for task in range(3)])
+    assert [item.state for item in wait_for(run, slurm, lambda _: pytest.fail("waited"))] == ["PREEMPTED"] * 3  # type: ignore[arg-type]

@@ -13,8 +13,6 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 
 from slurmkit import open_client, submit
-from slurmkit.cli.main import report
-from slurmkit.cli.output import note
 from slurmkit.config.load import without_hydra
 from slurmkit.config.schema import SECTIONS, Experiment, Payload
 from slurmkit.errors import SlurmkitError
@@ -38,7 +36,12 @@ def reported() -> Iterator[None]:
     try:
         yield
     except SlurmkitError as error:
-        sys.exit(report(error))
+        print(error.report(), file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def launch(
@@ -62,7 +65,7 @@ def launch(
         experiment = _experiment(config, options)
         fixed = set(experiment.payload.command)
         points = [[override for override in point if override not in fixed] for point in job_overrides]
-        run = submit(experiment, points, say=note)
+        run = submit(experiment, points, say=_note)
         print(run.path, flush=True)
         if not wait:
             return []
@@ -78,18 +81,23 @@ def launch(
 
 
 def _experiment(config: DictConfig, options: Mapping[str, Any]) -> Experiment:
+    own: Any = OmegaConf.to_container(without_hydra(config), resolve=False)
+    kind = options["payload"]
+    if kind == "command":
+        command = list(config.payload.command)
+    else:
+        command = _command() + ([_CALLBACK] if kind == "function" else [])
+    mount = "hydra.launcher." if kind == "function" else ""
     sections: dict[str, Any] = {
         name: OmegaConf.to_object(options[name]) if OmegaConf.is_config(options[name]) else options[name]
         for name in SECTIONS
     }
-    resolved: Any = OmegaConf.to_container(without_hydra(config), resolve=False)
-    kind = options["payload"]
-    payload = Payload(kind, _command() + ([_CALLBACK] if kind == "function" else []))
     return Experiment(
         name=options.get("name") or config.hydra.job.name,
         runs_dir=options["runs_dir"],
-        payload=payload,
-        config=resolved,
+        payload=Payload(kind, command),
+        config=own,
+        mount=mount,
         **sections,
     )
 

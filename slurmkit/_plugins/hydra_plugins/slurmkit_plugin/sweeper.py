@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hydra.plugins.sweeper import Sweeper
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hydra.plugins.launcher import Launcher
     from hydra.types import HydraContext, TaskFunction
     from omegaconf import DictConfig
@@ -36,19 +38,22 @@ class SlurmkitSweeper(Sweeper):
         from hydra.errors import HydraException  # noqa: PLC0415
         from hydra_plugins.slurmkit_plugin.launching import reported  # noqa: PLC0415
 
-        from slurmkit.config.explain import check_choices, explain, keys_of  # noqa: PLC0415
+        from slurmkit.config.explain import explain, keys_of  # noqa: PLC0415
+        from slurmkit.config.sweep import check_sweep  # noqa: PLC0415
         from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
 
         assert self._launcher is not None  # noqa: S101 - Hydra's contract
         assert self._context is not None  # noqa: S101
         assert self._config is not None  # noqa: S101
         config, loader = self._config, self._context.config_loader
+
+        def compose(point: Sequence[str]) -> DictConfig:
+            try:
+                return loader.load_sweep_config(config, list(point))
+            except HydraException as error:
+                raise explain(error, point, lambda _: keys_of(config)) from error
+
         with reported():
             _, points = split_overrides(arguments, ours=config.hydra.launcher.get("payload") != "function")
-            check_choices(points, loader.get_group_options)
-            try:
-                # One composition, whatever the number of points: a misspelt key fails here, not in every task.
-                loader.load_sweep_config(config, list(points[0]))
-            except HydraException as error:
-                raise explain(error, points[0], lambda _: keys_of(config)) from error
+            check_sweep(points, compose)
         return [self._launcher.launch(points, initial_job_idx=0)]

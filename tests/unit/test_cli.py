@@ -1,0 +1,107 @@
+"""The command line before Slurm is asked anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SLURMKIT = Path(sys.executable).parent / "slurmkit"
+
+
+def slurmkit(*words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SLURMKIT, *words],
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_help_lists_every_verb() -> None:
+    """``slurmkit --help`` names each verb with what it does, on stdout, and is good."""
+    done = slurmkit("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for verb in ("compile", "submit", "status", "logs", "cancel", "lab"):
+        assert f"\n  {verb} " in done.stdout
+        assert slurmkit(verb, "--help").returncode == 0
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """A login node answers ``--help`` without Hydra, submitit, rich or torch."""
+    code = "import sys; from slurmkit.cli.main import _run; _run(['--help']); print([name for name in ('hydra', 'submitit', 'rich', 'torch', 'jinja2', 'ClusterShell') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compil"], "compile"),
+        (["frobnicate"], "submit"),
+        (["--nope"], "--nope"),
+        (["status"], "RUN"),
+        (["submit", "--nope"], "--nope"),
+    ],
+)
+def test_a_wrong_word_is_exit_code_2(words: list[str], said: str) -> None:
+    """A misspelt verb names the nearest one; an unknown option and a missing RUN are named."""
+    done = slurmkit(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_a_machine_without_slurm_says_what_to_install(tmp_path: Path) -> None:
+    """Without Slurm's commands the error names the package, and ``--dry-run`` still prints the script."""
+    done = slurmkit("compile", "experiment=digits", cwd=tmp_path, PATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "slurm-client" in done.stderr
+    done = slurmkit("submit", "--dry-run", "experiment=digits", cwd=tmp_path, PATH=str(tmp_path))
+    assert done.returncode == 0
+    assert "#SBATCH --job-name=digits" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    """A shell whose folder somebody removed gets a line and a hint, and no traceback."""
+    (tmp_path / "gone").mkdir()
+    command = (
+        f"cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec {SLURMKIT} submit --dry-run experiment=digits"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_the_sweep_by_hand_carries_its_points(tmp_path: Path) -> None:
+    """``submit -m --dry-run`` prints a script that needs no run folder: each task finds its overrides in it."""
+    done = slurmkit(
+        "submit",
+        "-m",
+        "--dry-run",
+        "payload=command",
+        "payload.command=[printf,'<%s>']",
+        "+x='a b','$(id)'",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    fake = 'srun() { shift; "$@"; }\nSLURM_JOB_ID=7 SLURM_ARRAY_TASK_ID=1\n'
+    ran = subprocess.run(
+        ["bash", "-c", fake + done.stdout],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "runs" / "experiment-7" / "points" / "0" / "1" / "log").read_text() == "<+x='$(id)'>"
