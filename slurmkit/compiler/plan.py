@@ -15,6 +15,7 @@ from slurmkit.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
     from slurmkit.cluster.model import ClusterSnapshot
     from slurmkit.config.schema import Experiment
 

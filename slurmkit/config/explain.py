@@ -145,8 +145,8 @@ def _bad_choice(
         re.DOTALL,
     )
     if options:
-        wanted, group, listed = options[1].rpartition("/")[2], options[2], options[3].split()
-        return _no_choice(group, wanted, listed)
+        group = options[2]
+        return _no_choice(group, options[1].removeprefix(f"{group}/"), options[3].split())
     if isinstance(error, MissingConfigException) and "primary config" in text:
         listed = [name for name in options_of("") if not name.startswith("_")]
         near = (difflib.get_close_matches(str(error.missing_cfg_file), listed, 1, 0.0) or ["config"])[0]

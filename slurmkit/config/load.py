@@ -32,7 +32,11 @@ T = TypeVar("T")
 
 
 def load_experiment(
-    overrides: Sequence[str] = (), config_name: str = "config", config_dir: str | Path | None = None
+    overrides: Sequence[str] = (),
+    config_name: str = "config",
+    config_dir: str | Path | None = None,
+    *,
+    whole: bool = True,
 ) -> Experiment:
     """Compose an experiment.
 
@@ -40,16 +44,18 @@ def load_experiment(
         overrides: Hydra's, such as ``experiment=gpt_ddp`` and ``resources.nodes=4``.
         config_name: the primary config, without ``.yaml``.
         config_dir: a folder of your own that is searched after slurmkit's.
+        whole: false for what the points of a sweep share: each of them completes it, and ``check_points``
+            checks the rest.
 
     Raises:
-        ConfigError: for anything that Hydra, OmegaConf or the schema refuses.
+        ConfigError: for anything that Hydra, OmegaConf, the schema or the trainer refuses.
     """
-    return compose(
-        overrides,
-        lambda config: _experiment(config, overrides, config_name, config_dir),
-        config_name,
-        config_dir,
-    )
+
+    def build(config: DictConfig) -> Experiment:
+        refuse_base60(GlobalHydra.instance().config_loader(), config, overrides)
+        return _experiment(config, overrides, config_name, config_dir, whole=whole)
+
+    return compose(overrides, build, config_name, config_dir)
 
 
 def check_points(
@@ -108,7 +114,6 @@ def compose(
         loader = hydra.config_loader
         with explained(overrides, known, loader.get_group_options):
             config = _compose(hydra, config_name, overrides)
-        refuse_base60(loader, config, overrides)
         with explained(overrides, known, loader.get_group_options, USER_ERRORS):
             return build(config)
 
@@ -161,7 +166,12 @@ def _compose(hydra: Hydra, config_name: str, overrides: Sequence[str]) -> DictCo
 
 
 def _experiment(
-    config: DictConfig, overrides: Sequence[str], config_name: str, config_dir: str | Path | None
+    config: DictConfig,
+    overrides: Sequence[str],
+    config_name: str,
+    config_dir: str | Path | None,
+    *,
+    whole: bool = True,
 ) -> Experiment:
     absent = [name for name in ("name", "runs_dir", "payload", *SECTIONS) if name not in config]
     if absent:
@@ -171,13 +181,13 @@ def _experiment(
         )
     plain = without_hydra(config)
     missing = sorted(OmegaConf.missing_keys(plain))
-    if missing:
+    if missing and whole:
         raise ConfigError(f"{', '.join(missing)}: no value is set", f"set {missing[0]}=VALUE")
     sections: dict[str, Any] = {name: OmegaConf.to_object(config[name]) for name in SECTIONS}
     flags = [] if config_name == "config" else ["--config-name", config_name]
     flags += [] if config_dir is None else ["--config-dir", os.fspath(config_dir)]
     payload = _payload(config, ["-m", "trainer", *flags, *overrides])
-    if payload.kind == "trainer":
+    if payload.kind == "trainer" and whole:
         check_trainer(config, sections["resources"])
     resolved: Any = OmegaConf.to_container(plain, resolve=True)
     return Experiment(

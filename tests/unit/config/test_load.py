@@ -259,3 +259,11 @@ def test_groups_of_another_search_path_can_be_swept(tmp_path: Path) -> None:
     check_points([["model=mlp"], ["model=far"]], fixed)
     with pytest.raises(ConfigError, match="far"):
         check_points([["model=mlp"], ["model=fat"]], fixed)
+
+
+def test_what_points_share_need_not_be_whole() -> None:
+    """``-m resources.nodes=3 trainer.batch_size=33,66`` is sound, though three ranks cannot share the default batch."""
+    with pytest.raises(ConfigError, match="multiples of 3"):
+        load_experiment(["resources.nodes=3"])
+    assert load_experiment(["resources.nodes=3", "data.path=???"], whole=False).resources.nodes == 3
+    check_points([["trainer.batch_size=33"], ["trainer.batch_size=66"]], ["resources.nodes=3"])
