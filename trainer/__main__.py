@@ -8,32 +8,27 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra._internal.utils import get_args_parser
-from omegaconf import DictConfig, OmegaConf
 
-from slurmkit.config.load import compose
+from slurmkit.config.load import compose, settings_of
 from slurmkit.config.register import register_app
-from slurmkit.config.training import Settings
 from slurmkit.errors import SlurmkitError
 from slurmkit.paths import data_dir
 from slurmkit.runtime.jobenv import JobEnv
 from slurmkit.runtime.signals import catch_signals
 
-
-def _settings(config: DictConfig) -> Settings:
-    typed: Any = {name: OmegaConf.to_object(config[name]) for name in ("trainer", "data")}
-    plain: Any = {name: OmegaConf.to_container(config[name], resolve=True) for name in ("model", "optim")}
-    return Settings(name=config.name, **typed, **plain)
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 def _train(overrides: list[str], config_name: str | None, config_dir: str | None) -> int:
     """Train in this process; a mistake of the user is a line and a hint."""
     try:
         with catch_signals(last=True) as flags:  # before torch is imported, and until the very end
-            settings = compose(overrides, _settings, config_name or "config", config_dir)
+            settings = compose(overrides, settings_of, config_name or "config", config_dir)
             env = JobEnv.from_environ(os.environ, settings.trainer.run_dir)
             from trainer.loop import train  # noqa: PLC0415 - torch costs seconds, a mistake in the config none
 

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from slurmkit.config.training import check_batch
 from slurmkit.errors import ConfigError, SlurmkitError
 from slurmkit.runtime.signals import shield_worker
 
@@ -91,15 +92,7 @@ def shares(batch_size: int, accumulate: int, rank: int, world_size: int) -> list
     Raises:
         ConfigError: if the batch cannot be split evenly.
     """
-    micro, rest = divmod(batch_size, world_size * accumulate)
-    if rest or not micro:
-        least = world_size * accumulate
-        near = max(1, round(batch_size / least)) * least
-        raise ConfigError(
-            f"trainer.batch_size={batch_size}: accepted are multiples of {least} "
-            f"({world_size} ranks, trainer.accumulate={accumulate})",
-            hint=f"try trainer.batch_size={near}",
-        )
+    micro = check_batch(batch_size, accumulate, world_size)
     own = rank * micro * accumulate
     return [(own + turn * micro, micro) for turn in range(accumulate)]
 

@@ -42,7 +42,7 @@ def submit_command(
     from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
 
     fixed, points = split_overrides(overrides, ours=True) if multirun else (list(overrides), None)
-    experiment = load_experiment(fixed, config_name, config_dir)
+    experiment = load_experiment(fixed, config_name, config_dir, whole=points is None)
     if points is not None:
         check_points(points, fixed, config_name, config_dir)  # a misspelt key fails here, not in every task
     if dry_run:

@@ -182,8 +182,7 @@ class CommandClient:
             return None
         if code:
             raise unavailable(err or out)
-        records = parse.parse_records(out)
-        return records[0] if records else None
+        return parse.parse_job(out) or None
 
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         """See ``SlurmClient.queue``."""

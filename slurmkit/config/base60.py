@@ -43,7 +43,7 @@ def refuse_base60(
             (path for path in (Path(it, f"{item.config_path}.yaml") for it in folders) if path.is_file()),
             None,
         )
-        if file is None or item.is_self:
+        if file is None:
             continue
         for key, text, line in find_base60(file.read_text(encoding="utf-8")):
             full = f"{item.package}.{key}" if item.package else key

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,20 +15,29 @@ from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from slurmkit.config.base60 import refuse_base60
-from slurmkit.config.explain import USER_ERRORS, explained, keys_of
+from slurmkit.config.explain import USER_ERRORS, explain, explained, keys_of
 from slurmkit.config.register import register_app
-from slurmkit.config.schema import SECTIONS, Experiment, Payload, Resources
+from slurmkit.config.schema import SECTIONS, Experiment, Payload, Resources, mounted
 from slurmkit.config.sweep import check_sweep
 from slurmkit.config.training import Settings, check_batch
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["check_points", "check_trainer", "compose", "load_experiment", "settings_of", "without_hydra"]
+__all__ = [
+    "check_points",
+    "check_trainer",
+    "compose",
+    "load_experiment",
+    "sections_of",
+    "settings_of",
+    "without_hydra",
+]
 
 T = TypeVar("T")
 
@@ -183,7 +194,7 @@ def _experiment(
     missing = sorted(OmegaConf.missing_keys(plain))
     if missing and whole:
         raise ConfigError(f"{', '.join(missing)}: no value is set", f"set {missing[0]}=VALUE")
-    sections: dict[str, Any] = {name: OmegaConf.to_object(config[name]) for name in SECTIONS}
+    sections = sections_of(config)
     flags = [] if config_name == "config" else ["--config-name", config_name]
     flags += [] if config_dir is None else ["--config-dir", os.fspath(config_dir)]
     payload = _payload(config, ["-m", "trainer", *flags, *overrides])
@@ -193,6 +204,41 @@ def _experiment(
     return Experiment(
         name=config.name, runs_dir=config.runs_dir, payload=payload, config=resolved, **sections
     )
+
+
+def sections_of(options: Mapping[str, Any], mount: str = "") -> dict[str, Any]:
+    """Our sections as the dataclasses of the schema.
+
+    Args:
+        options: the sections by name, composed.
+        mount: where they are mounted, as in ``Experiment``; errors name their keys with it.
+
+    Raises:
+        ConfigError: for what the schema refuses, and for a key that it does not have.
+    """
+    found: dict[str, Any] = {}
+    for name, kind in SECTIONS.items():
+        section = options[name]
+        try:
+            found[name] = OmegaConf.to_object(section) if OmegaConf.is_config(section) else section
+        except ConfigError as error:
+            message, hint = mounted(error.message, mount), mounted(error.hint, mount)
+            raise ConfigError(message, hint, error.detail) from error
+        except FrozenInstanceError as error:  # a key that somebody added with a plus
+            known = [item.name for item in fields(kind)]
+            new = next((str(key) for key in section if key not in known), "")
+            near = difflib.get_close_matches(new, known, 1, 0.5)
+            raise ConfigError(
+                f"there is no config key '{mount}{name}.{new}'; accepted are {', '.join(known)}",
+                f"did you mean {mount}{name}.{near[0]}?"
+                if near
+                else f"any other option of sbatch goes into {mount}resources.extra",
+            ) from error
+        except OmegaConfBaseException as error:
+            if not mount:
+                raise
+            raise explain(error, (), lambda _: set()) from error
+    return found
 
 
 def _payload(config: DictConfig, trainer: list[str]) -> Payload:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from omegaconf import OmegaConf, open_dict
 
 from slurmkit import load_experiment
-from slurmkit.config.load import check_points
-from slurmkit.config.schema import Resources
+from slurmkit.config.load import check_points, sections_of
+from slurmkit.config.schema import SECTIONS, Resources
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
 
@@ -71,7 +72,7 @@ def test_the_trainer_is_started_with_the_same_words() -> None:
         ("resources=null", "one_node, two_nodes", "resources="),
         ("payload=null", "command, trainer", "payload="),
         ("resources=3", "one_node, two_nodes", "resources="),
-        ("+resources.foo=1", "'resources.foo'", "resources.nodes"),
+        ("+resources.foo=1", "'resources.foo'", "resources.extra"),
         ("+trainer.checkpoint.foo=1", "'trainer.checkpoint.foo'", "trainer.checkpoint.root"),
         ("+resources.tim=1", "'resources.tim'", "resources.time"),
         ("env.vars.A=null", "field 'env.vars.A' is not Optional", "env.vars"),
@@ -189,6 +190,18 @@ def test_a_time_without_quotes_does_not_become_a_number(tmp_path: Path, value: s
     load_experiment(["experiment=mine"], config_dir=folder)
 
 
+@pytest.mark.parametrize(
+    "defaults", ["", "defaults: [_self_, override /model: gpt]\n", "defaults: [other]\n"]
+)
+def test_no_file_of_a_config_is_overlooked(tmp_path: Path, defaults: str) -> None:
+    """Whether it says ``_self_``, or is only a default of another one: every file that is composed is looked at."""
+    experiment_file(tmp_path, HEAD + ("resources: {time: 30:00}\n"), "experiment/other")
+    text = HEAD + defaults + ("" if "other" in defaults else "resources: {time: 30:00}\n")
+    with pytest.raises(ConfigError, match="30:00 without quotes"):
+        load_experiment(["experiment=mine"], config_dir=experiment_file(tmp_path, text))
+    load_experiment(["experiment=digits"], config_dir=tmp_path)
+
+
 def test_times_that_are_no_trap_stay_as_they_are(tmp_path: Path) -> None:
     """Minutes in a file, and every form on the command line."""
     folder = experiment_file(tmp_path, HEAD + "resources: {time: 90}\n")
@@ -267,3 +280,23 @@ def test_what_points_share_need_not_be_whole() -> None:
         load_experiment(["resources.nodes=3"])
     assert load_experiment(["resources.nodes=3", "data.path=???"], whole=False).resources.nodes == 3
     check_points([["trainer.batch_size=33"], ["trainer.batch_size=66"]], ["resources.nodes=3"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("time", "9m", "hydra.launcher.resources.time: '9m'"),
+        ("foo", 1, "no config key 'hydra.launcher.resources.foo'"),
+        ("mem", "${nope}", "mem: Interpolation key 'nope' not found"),
+    ],
+)
+def test_errors_in_another_app_name_the_key_that_is_there(key: str, value: object, said: str) -> None:
+    """Under ``hydra/launcher=slurmkit`` the sections are not at the top, and neither are the keys of an error."""
+    options = {name: OmegaConf.structured(kind) for name, kind in SECTIONS.items()}
+    OmegaConf.set_readonly(options["resources"], value=False)
+    with open_dict(options["resources"]):
+        options["resources"][key] = value
+    with pytest.raises(ConfigError) as caught:
+        sections_of(options, "hydra.launcher.")
+    assert said in caught.value.message
+    assert caught.value.hint

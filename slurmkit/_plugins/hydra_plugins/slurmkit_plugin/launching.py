@@ -13,8 +13,8 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 
 from slurmkit import open_client, submit
-from slurmkit.config.load import without_hydra
-from slurmkit.config.schema import SECTIONS, Experiment, Payload
+from slurmkit.config.load import sections_of, without_hydra
+from slurmkit.config.schema import Experiment, Payload
 from slurmkit.errors import SlurmkitError
 from slurmkit.launch.results import point_result
 from slurmkit.launch.watch import wait_for
@@ -88,10 +88,7 @@ def _experiment(config: DictConfig, options: Mapping[str, Any]) -> Experiment:
     else:
         command = _command() + ([_CALLBACK] if kind == "function" else [])
     mount = "hydra.launcher." if kind == "function" else ""
-    sections: dict[str, Any] = {
-        name: OmegaConf.to_object(options[name]) if OmegaConf.is_config(options[name]) else options[name]
-        for name in SECTIONS
-    }
+    sections = sections_of(options, mount)
     return Experiment(
         name=options.get("name") or config.hydra.job.name,
         runs_dir=options["runs_dir"],

@@ -35,10 +35,12 @@ class SlurmkitSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Split the command line into points and launch them as one batch."""
-        from hydra.errors import HydraException  # noqa: PLC0415
         from hydra_plugins.slurmkit_plugin.launching import reported  # noqa: PLC0415
+        from omegaconf import OmegaConf  # noqa: PLC0415
 
-        from slurmkit.config.explain import explain, keys_of  # noqa: PLC0415
+        from slurmkit.config.base60 import refuse_base60  # noqa: PLC0415
+        from slurmkit.config.explain import explained, keys_of  # noqa: PLC0415
+        from slurmkit.config.load import check_trainer  # noqa: PLC0415
         from slurmkit.config.sweep import check_sweep  # noqa: PLC0415
         from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
 
@@ -46,14 +48,20 @@ class SlurmkitSweeper(Sweeper):
         assert self._context is not None  # noqa: S101
         assert self._config is not None  # noqa: S101
         config, loader = self._config, self._context.config_loader
+        kind = config.hydra.launcher.get("payload", "function")
 
         def compose(point: Sequence[str]) -> DictConfig:
-            try:
-                return loader.load_sweep_config(config, list(point))
-            except HydraException as error:
-                raise explain(error, point, lambda _: keys_of(config)) from error
+            words = [*fixed, *point]
+            with explained(words, lambda _: keys_of(config), loader.get_group_options):
+                composed = loader.load_sweep_config(config, words)
+                if kind == "trainer":
+                    resources: Any = OmegaConf.to_object(composed.hydra.launcher.resources)
+                    check_trainer(composed, resources)
+            return composed
 
         with reported():
-            _, points = split_overrides(arguments, ours=config.hydra.launcher.get("payload") != "function")
+            fixed, points = split_overrides(arguments, ours=kind != "function")
+            under = "hydra.launcher." if kind == "function" else ""
+            refuse_base60(loader, config, [*config.hydra.overrides.hydra, *fixed], under)
             check_sweep(points, compose)
         return [self._launcher.launch(points, initial_job_idx=0)]
