@@ -49,10 +49,10 @@ def submit(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
 
 @pytest.fixture(scope="module")
 def limited(submit: Callable[..., RunHandle]) -> tuple[RunHandle, RunHandle]:
-    """Two runs that meet a time limit of a minute, with and without a warning; they mostly rest."""
-    minute = "resources.time=1"
-    warned = submit("warned", minute, on("n[5-6]"), "requeue.signal_lead=10", pause=LONG_REST)
-    bare = submit("bare", minute, on("n[7-8]"), "requeue.signal=null", pause=LONG_REST)
+    """Two runs that meet a time limit, with and without a warning; they mostly rest."""
+    # Slurm warns up to a minute ahead of the lead: with a limit of one, a slow start would miss its first step.
+    warned = submit("warned", "resources.time=2", on("n[5-6]"), "requeue.signal_lead=10", pause=LONG_REST)
+    bare = submit("bare", "resources.time=1", on("n[7-8]"), "requeue.signal=null", pause=LONG_REST)
     return warned, bare
 
 
@@ -69,7 +69,7 @@ def undisturbed(limited: tuple[RunHandle, RunHandle], submit: Callable[..., RunH
 
 def assert_same(run: RunHandle, undisturbed: RunHandle, cause: str) -> None:
     """Each requeue for one cause, a resume at the very next sample, and the same end to the bit."""
-    wait_until(lambda: run.events("requeue"), 60, "the run to requeue itself")
+    wait_until(lambda: run.events("requeue"), 150, "the run to requeue itself")
     run.wait_finished()
     requeued, resumed = run.events("requeue")[0], run.events("resume")[0]
     assert requeued["cause"] == cause, run.log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,15 @@ INSTALL = Path(__file__).parents[1] / "demo" / "install.sh"
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
     """A PATH without Slurm, and an ordinary user without sudo."""
-    for name in ("bash", "sort", "cat", "python3", "git", "make"):
+    for name in ("bash", "sort", "cat", "git", "make"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
-    for name, text in {"id": "echo 1000", "sudo": "exit 1", "apt-get": "echo installed >&2; exit 9"}.items():
+    python = f'exec {sys.executable} "$@"'
+    for name, text in {
+        "python3": python,
+        "id": "echo 1000",
+        "sudo": "exit 1",
+        "apt-get": "echo installed >&2; exit 9",
+    }.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
         (tmp_path / name).chmod(0o755)
     return {"PATH": str(tmp_path)}
