@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["boot", "write_files"]
 
 _TIMEOUT = 60.0
+_PATIENCE = 15.0  # seconds for one question; a daemon that hangs must not hide that another is dead
 _POLL = 0.05
 _ONE_SLURMD = (
     "this Slurm cannot run several slurmd on one host: that was not compiled in",
@@ -120,6 +121,7 @@ class _Boot:
             text=True,
             check=False,
             env=self.env,
+            timeout=_TIMEOUT,
         )
         if made.returncode:
             raise LabError(
@@ -161,12 +163,22 @@ class _Boot:
         self.lab.save()
 
     def ask(self, *argv: str) -> str:
-        """What a command prints, or nothing if it fails."""
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=self.env)
+        """What a command prints, or nothing if it fails or hangs."""
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, check=False, env=self.env, timeout=_PATIENCE
+            )
+        except subprocess.TimeoutExpired:
+            return ""
         return "" if done.returncode else done.stdout
 
     def answers(self, *argv: str) -> bool:
-        return subprocess.run(argv, capture_output=True, check=False, env=self.env).returncode == 0
+        """Whether a command succeeds in time."""
+        try:
+            done = subprocess.run(argv, capture_output=True, check=False, env=self.env, timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
 
     def wait_for(self, ready: Callable[[], bool], what: str) -> None:
         """Poll until something is so, watching the daemons meanwhile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -290,10 +291,13 @@ def _start(shape: LabShape, root: Path, note: Callable[[str], None]) -> Record:
     with free_ports(shape.nodes + 2) as port, contextlib.ExitStack() as undo:
         root.mkdir(parents=True)
         undo.callback(_undo, root)
+        run = machine.run_folder(root)
+        # Until the record says where it is, only this knows of a run folder that lies elsewhere.
+        undo.callback(shutil.rmtree, run, ignore_errors=True)
         spec = LabSpec(
             shape=shape,
             root=str(root),
-            run=str(machine.run_folder(root)),
+            run=str(run),
             release=release,
             user=machine.this_user(),
             port=port,

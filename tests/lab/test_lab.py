@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ import pytest
 from polling import wait_until
 
 import slurmkit
-from slurmkit.errors import LabError, MissingProgramError
+from slurmkit.errors import LabError, MissingProgramError, SlurmkitError
 from slurmkit.lab import machine
 from slurmkit.lab.daemons import Lab
 
@@ -404,3 +405,11 @@ def test_an_ordinary_user_can_have_one(lab_folder: Path) -> None:
 def _somebody_can_run(python: str) -> bool:
     probe = [*AS_SOMEBODY, python, "-c", "import sys; sys.exit(sys.version_info < (3, 10))"]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def test_a_refused_lab_leaves_no_run_folder(tmp_path: Path) -> None:
+    """A folder that cannot hold a lab is refused, and the short one for its sockets is gone again."""
+    before = set(Path(tempfile.gettempdir()).glob("slurmkit-*"))
+    with pytest.raises(SlurmkitError):
+        Lab.up("odd", folder=tmp_path / ("a b" + "x" * 90))
+    assert set(Path(tempfile.gettempdir()).glob("slurmkit-*")) <= before
