@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from slurmkit.config.training import OptimConfig
 from slurmkit.errors import CheckpointError, ConfigError
@@ -27,11 +28,13 @@ __all__ = ["build_model", "build_optimizer", "check_identity", "deterministic", 
 
 
 @contextlib.contextmanager
-def deterministic(*, on: bool) -> Iterator[None]:
+def deterministic(*, on: bool, cuda: bool = False) -> Iterator[None]:
     """Only deterministic kernels inside the block: a resumed run is then bit-identical on GPUs too.
 
     Args:
         on: whether to.
+        cuda: whether a GPU may be used. Attention is then pinned to torch's plain ("math") form: the
+            backward passes of the fused ones add up in any order, and torch only warns of it.
     """
     if not on:
         yield
@@ -44,7 +47,8 @@ def deterministic(*, on: bool) -> Iterator[None]:
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
     knobs.fill_uninitialized_memory = False  # finds bugs, and costs time
     try:
-        yield
+        with sdpa_kernel(SDPBackend.MATH) if cuda else contextlib.nullcontext():
+            yield
     finally:
         torch.use_deterministic_algorithms(mode=before, warn_only=warned)
         knobs.fill_uninitialized_memory = fill
@@ -143,12 +147,12 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def check_identity(saved: Mapping[str, Any], ours: Mapping[str, Any], place: str) -> None:
-    """Refuse a checkpoint of another run.
+    """Refuse a checkpoint or a result of another run.
 
     Args:
-        saved: the identity in the checkpoint.
+        saved: the identity that was written.
         ours: the identity of this config.
-        place: where the checkpoint is.
+        place: what it was read from, such as ``the checkpoint PATH``.
 
     Raises:
         CheckpointError: names each key that differs.
@@ -157,6 +161,6 @@ def check_identity(saved: Mapping[str, Any], ours: Mapping[str, Any], place: str
     if keys:
         changes = "; ".join(f"{key} was {saved.get(key)!r} and is {ours.get(key)!r}" for key in keys)
         raise CheckpointError(
-            f"the checkpoint {place} belongs to another run: {changes}",
+            f"{place} belongs to another run: {changes}",
             hint="take the old values, or another run folder or trainer.checkpoint.root",
         )

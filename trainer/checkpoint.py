@@ -3,12 +3,13 @@
 ::
 
     <root>/
-      LIFE                    who may write here: the newest life of the run (others are refused)
+      LIFE                    who may write here: the newest life of this one run (others are refused)
       step-00000120/
         tensors.safetensors   model, optimizer, random state of every rank
         state.json            the rest
-        COMMIT                size and sha256 of each file, and the life that wrote them; written last
+        COMMIT                size and sha256 of each file, the run and life that wrote them; written last
       .step-00000160.….tmp/   being written, or left by a writer that died
+      .old-step-00000120.…/   for a moment, while a step that was saved before is saved again
 
 Each file is synced, then the hidden folder, then it gets its name, then the parent is synced. Nothing
 here reads a pickle.
@@ -39,6 +40,7 @@ COMMIT = "COMMIT"
 STATE = "state.json"
 TENSORS = "tensors.safetensors"
 _FOLDER = re.compile(r"step-(\d{8,})")
+_OLD = re.compile(r"\.old-step-(\d{8,})\..*")
 _VERSION = 1
 
 
@@ -91,7 +93,7 @@ def read_checkpoint(path: Path) -> Loaded:
 
 
 def _read(path: Path) -> Loaded:
-    match = _FOLDER.fullmatch(path.name)
+    match = _FOLDER.fullmatch(path.name) or _OLD.fullmatch(path.name)
     if match is None:
         raise _DamagedError("is not named step-NNNNNNNN", proven=False)
     try:
@@ -126,20 +128,24 @@ class CheckpointStore:
     keep: int = 3
     life: Mapping[str, Any] = field(default_factory=dict)
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+    run: str = ""
+    """The id of the run, from :func:`~trainer.identity.run_id`; empty: any run's."""
 
     def claim(self) -> None:
         """Become the life that may write, and clear away what dead writers left.
 
         A node that lost contact can go on for minutes after its job was requeued. From here on it is
-        refused, so that it cannot put its files among those of the life that took over.
+        refused, so that it cannot put its files among those of the life that took over: LIFE comes first,
+        so that what is cleared away afterwards is not written again.
 
         Raises:
-            CheckpointError: if the folder cannot be written.
+            CheckpointError: if the folder cannot be written, or is that of another run.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            self._check_run(read_json(self.root / "LIFE"), "the newest life")
+            write_atomic(self.root / "LIFE", json.dumps(self._who()))
             self._clear_leftovers()
-            write_atomic(self.root / "LIFE", json.dumps({**self.life, "nonce": self.nonce}))
         except OSError as error:
             raise self._cannot_write("the folder of the checkpoints", error) from error
 
@@ -164,8 +170,7 @@ class CheckpointStore:
         """
         skipped: list[Skipped] = []
         bad: list[Path] = []
-        folders = self.root.iterdir() if self.root.is_dir() else []
-        for path in sorted((path for path in folders if _FOLDER.fullmatch(path.name)), reverse=True):
+        for path in self._candidates():
             try:
                 loaded = _read(path)
             except _DamagedError as error:
@@ -173,6 +178,7 @@ class CheckpointStore:
                 if error.proven:
                     bad.append(path)
                 continue
+            self._check_run(loaded.commit.get("life"), path.name)
             for damaged in bad:
                 self._set_aside(damaged)
             return Loaded(loaded.path, loaded.step, loaded.files, loaded.commit, tuple(skipped))
@@ -203,7 +209,7 @@ class CheckpointStore:
         commit = {
             "version": _VERSION,
             "step": step,
-            "life": {**self.life, "nonce": self.nonce},
+            "life": self._who(),
             "time": time.time(),
             "files": {
                 key: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
@@ -218,7 +224,10 @@ class CheckpointStore:
             write_atomic(temp / COMMIT, json.dumps(commit, indent=1))
             self._check_still_ours()
             self._put(temp, final)
+            self._check_still_ours()  # what is pruned could be what the other life is reading
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._check_still_ours()  # it clears our files away: that is no trouble of the disk
             raise self._cannot_write(f"the checkpoint of step {step}", error) from error
         finally:
             shutil.rmtree(temp, ignore_errors=True)
@@ -242,6 +251,28 @@ class CheckpointStore:
                 hint="if both were started by hand, give each run its own run folder",
             )
 
+    def _who(self) -> dict[str, Any]:
+        return {**self.life, "nonce": self.nonce, "run": self.run}
+
+    def _check_run(self, writer: Mapping[str, Any] | None, what: str) -> None:
+        other = (writer or {}).get("run")
+        if self.run and other and other != self.run:
+            raise CheckpointError(
+                f"{self.root} belongs to another run: {what} there is of run {other}, this one is {self.run}",
+                hint="name another folder with trainer.checkpoint.root=DIR, or start in that run's own folder",
+            )
+
+    def _candidates(self) -> list[Path]:
+        """All folders that may hold a checkpoint, best first; of one step the one in its place first."""
+        folders = list(self.root.iterdir()) if self.root.is_dir() else []
+        found = [
+            (int(match[1]), pattern is _FOLDER, path)
+            for pattern in (_FOLDER, _OLD)
+            for path in folders
+            if (match := pattern.fullmatch(path.name))
+        ]
+        return [path for _, _, path in sorted(found, reverse=True)]
+
     def _set_aside(self, path: Path) -> None:
         target = path.with_name(f"damaged-{path.name}")
         shutil.rmtree(target, ignore_errors=True)
@@ -249,15 +280,20 @@ class CheckpointStore:
             path.rename(target)
 
     def _clear_leftovers(self) -> None:
-        for path in list(self.root.iterdir()):
-            old = re.fullmatch(r"\.old-(step-\d+)\..*", path.name)
-            if old and not (self.root / old[1]).exists():
-                path.rename(self.root / old[1])  # its writer died between the two renames
+        for number, path in enumerate(list(self.root.iterdir())):
+            old = _OLD.fullmatch(path.name)
+            if old and not (final := self.root / f"step-{old[1]}").exists():
+                with contextlib.suppress(OSError):  # load() looks at it where it is, too
+                    path.rename(final)  # its writer died between the two renames
             elif old or (path.name.startswith(".") and path.name.endswith(".tmp")):
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
+                # First a name of our own: its writer may be alive, and must not fill what we empty.
+                mine = self.root / f".cleared-{number}.{self.nonce}.tmp"
+                with contextlib.suppress(FileNotFoundError):
+                    path.rename(mine)
+                if mine.is_dir():
+                    shutil.rmtree(mine, ignore_errors=True)
                 else:
-                    path.unlink(missing_ok=True)
+                    mine.unlink(missing_ok=True)
 
     def _prune(self, newest: int) -> None:
         for step in [step for step in self.steps() if step <= newest][self.keep :]:

@@ -22,7 +22,7 @@ from slurmkit.runtime.signals import Stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Agreed", "Control", "Report", "shared"]
+__all__ = ["Agreed", "Control", "Report", "of_system", "shared"]
 
 _CHUNK = 1 << 28
 #: Longer steps than this wait for their own answer at once: a millisecond is nothing to them, and a
@@ -166,6 +166,8 @@ class Control:
             yield
         except SlurmkitError as error:
             own = error
+        except OSError as error:
+            own = of_system(error)
         said = "" if own is None else json.dumps([type(own).__name__, own.message, own.hint])
         troubles = [(rank, text) for rank, text in enumerate(self.gather(said.encode())) if text]
         if not troubles:
@@ -175,6 +177,19 @@ class Control:
         where = "" if rank == 0 else f"rank {rank} on {nodes[rank]}: "
         make: Callable[[str, str], SlurmkitError] = getattr(errors, kind, SlurmkitError)
         raise shared(make(where + message, hint)) from own
+
+
+def of_system(error: OSError) -> SlurmkitError:
+    """What the operating system refused, as a line with its path and no traceback.
+
+    Args:
+        error: for example "permission denied".
+    """
+    path = f"{error.filename}: " if error.filename is not None else ""
+    return SlurmkitError(
+        f"{path}{error.strerror or error}",
+        hint="look at that path: its owner, its mode, and the free space of its disk",
+    )
 
 
 def shared(error: SlurmkitError) -> SlurmkitError:

@@ -18,6 +18,8 @@ import torch.distributed as dist
 
 from slurmkit.errors import ConfigError, RendezvousError
 from slurmkit.runtime import rendezvous
+from slurmkit.runtime.rendezvous import StoppedError
+from slurmkit.runtime.signals import SignalFlags, Stop
 from trainer.control import Control
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ __all__ = ["Ranks", "joined", "set_threads"]
 _stores: Any = dist
 _NONCE = "slurmkit/nonce"
 _GO = "slurmkit/go"
+_STOP = "slurmkit/stop"
+_LEFT = "slurmkit/left"
+_LEAVE_SECONDS = 2.0
+_POLL_SECONDS = (0.005, 0.1)
 _CONNECT_SECONDS = 10.0
 #: Longer than any save takes: the others wait in a collective while rank 0 writes.
 _COLLECTIVE = timedelta(minutes=30)
@@ -57,22 +63,27 @@ def set_threads(env: JobEnv) -> None:
 
 
 @contextlib.contextmanager
-def joined(env: JobEnv, device: str, seconds: float) -> Iterator[Ranks]:
+def joined(env: JobEnv, device: str, seconds: float, flags: SignalFlags | None = None) -> Iterator[Ranks]:
     """Meet the other ranks; leave them in order at the end (gloo aborts a process that just exits).
 
     Args:
         env: this rank.
         device: ``auto``, ``cpu`` or ``cuda``.
         seconds: how long to wait for the others.
+        flags: the signals that came so far; nobody is waited for once one came.
 
     Raises:
+        StoppedError: if a signal comes before all are there.
         RendezvousError: if they do not come.
         ConfigError: if ``cuda`` is asked for and not there.
     """
     kind = _own_kind(env, device)
-    store, withdraw = _open_store(env, seconds)
-    nodes, kinds = _roll_call(store, env, kind, seconds)
-    withdraw()
+    flags = flags or SignalFlags()
+    store, withdraw = _open_store(env, seconds, flags)
+    try:
+        nodes, kinds = _roll_call(store, env, kind, seconds, flags)
+    finally:
+        withdraw()
     cuda = all(one == "cuda" for one in kinds)  # one node without a GPU: all on the CPU
     own = torch.device("cuda", _gpu_index(env)) if cuda else torch.device("cpu")
     if cuda:
@@ -114,14 +125,14 @@ def _nothing() -> None:
     pass
 
 
-def _open_store(env: JobEnv, seconds: float) -> tuple[Any, Callable[[], None]]:
+def _open_store(env: JobEnv, seconds: float, flags: SignalFlags) -> tuple[Any, Callable[[], None]]:
     """The store of this step, and what to call once all ranks have it."""
     timeout = timedelta(seconds=seconds)
     if env.world_size == 1:
         return _stores.HashStore(), _nothing
     if env.source == "torchrun":
         return next(iter(_stores.rendezvous("env://", timeout=timeout)))[0], _nothing
-    return _host(env, timeout) if env.rank == 0 else (_find(env, seconds), _nothing)
+    return _host(env, timeout) if env.rank == 0 else (_find(env, seconds, flags), _nothing)
 
 
 def _host(env: JobEnv, timeout: timedelta) -> tuple[Any, Callable[[], None]]:
@@ -131,11 +142,17 @@ def _host(env: JobEnv, timeout: timedelta) -> tuple[Any, Callable[[], None]]:
     store.set(_NONCE, meeting.nonce)
     path = rendezvous.meeting_file(env)
     rendezvous.publish(path, meeting)
+    rendezvous.withdraw_older(env)
     _name_interface(env, meeting.addresses[0])
-    return store, lambda: rendezvous.withdraw(path, meeting)
+
+    def withdraw() -> None:
+        with contextlib.suppress(OSError):  # nobody believes a file whose server is gone
+            rendezvous.withdraw(path, meeting)
+
+    return store, withdraw
 
 
-def _find(env: JobEnv, seconds: float) -> Any:
+def _find(env: JobEnv, seconds: float, flags: SignalFlags) -> Any:
     def connect(address: str, meeting: rendezvous.Meeting) -> Any:
         try:
             store = _stores.TCPStore(
@@ -157,32 +174,74 @@ def _find(env: JobEnv, seconds: float) -> Any:
             _name_interface(env, str(probe.getsockname()[0]))
         return store
 
-    return rendezvous.search(env, seconds, connect)
+    return rendezvous.search(env, seconds, connect, lambda: bool(flags.stop))
 
 
-def _roll_call(store: Any, env: JobEnv, kind: str, seconds: float) -> tuple[tuple[str, ...], list[str]]:
-    """Wait until every rank has said its node and its kind of device."""
+def _roll_call(
+    store: Any, env: JobEnv, kind: str, seconds: float, flags: SignalFlags
+) -> tuple[tuple[str, ...], list[str]]:
+    """Wait until every rank has said its node and its kind of device.
+
+    Rank 0 alone says go or stop: a rank that left by itself would be waited for by those that go on.
+    """
     keys = [f"slurmkit/rank/{rank}" for rank in range(env.world_size)]
     store.set(keys[env.rank], f"{kind} {env.node}")
+    deadline = time.monotonic() + seconds
     if env.rank == 0:
-        deadline = time.monotonic() + seconds
-        missing = keys
-        while missing := [key for key in missing if not store.check([key])]:
-            if time.monotonic() > deadline:
-                names = ", ".join(key.rpartition("/")[2] for key in missing)
-                raise RendezvousError(
-                    f"ranks {names} of {env.world_size} did not come within {seconds:.0f} s",
-                    hint="look at their lines in the log, or raise trainer.rendezvous_seconds",
-                )
-            time.sleep(0.02)
-        store.set(_GO, "1")
+        _call(store, keys, deadline, seconds, flags)
     else:
         try:
-            store.wait([_GO], timedelta(seconds=seconds))
-        except RuntimeError as error:
+            _answer(store, deadline, flags)
+        except RuntimeError as error:  # the store went away, and rank 0 with it
+            if flags.stop:
+                raise StoppedError("a signal came before all ranks were there") from None
             raise RendezvousError(f"rank 0 did not start within {seconds:.0f} s: {error}") from error
     said = [store.get(key).decode().split(" ", 1) for key in keys]
     return tuple(node for _, node in said), [kind for kind, _ in said]
+
+
+def _call(store: Any, keys: list[str], deadline: float, seconds: float, flags: SignalFlags) -> None:
+    """As rank 0: wait for all, and say go; or stop, where a signal came to any rank that is there."""
+    missing = keys
+    while missing := [key for key in missing if not store.check([key])]:
+        if store.check([_STOP]):
+            for number in Stop(int(store.get(_STOP))).numbers():
+                flags.note(number)
+        if flags.stop:
+            store.set(_GO, "stop")
+            _wait_until_left(store, len(keys) - len(missing) - 1)
+            raise StoppedError("a signal came before all ranks were there")
+        if time.monotonic() > deadline:
+            names = ", ".join(key.rpartition("/")[2] for key in missing)
+            raise RendezvousError(
+                f"ranks {names} of {len(keys)} did not come within {seconds:.0f} s",
+                hint="look at their lines in the log, or raise trainer.rendezvous_seconds",
+            )
+        time.sleep(_POLL_SECONDS[1] / 5)
+    store.set(_GO, "go")
+
+
+def _wait_until_left(store: Any, others: int) -> None:
+    """The store ends with rank 0: those that are there read its word first."""
+    deadline = time.monotonic() + _LEAVE_SECONDS
+    while store.add(_LEFT, 0) < others and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS[1] / 5)
+
+
+def _answer(store: Any, deadline: float, flags: SignalFlags) -> None:
+    """As another rank: wait for the word of rank 0, and tell it of a signal."""
+    pause, told = _POLL_SECONDS[0], False
+    while not store.check([_GO]):
+        if flags.stop and not told:
+            store.set(_STOP, str(flags.stop.value))
+            told = True
+        if time.monotonic() > deadline:
+            raise RuntimeError("no word of it")
+        time.sleep(pause)
+        pause = min(1.5 * pause, _POLL_SECONDS[1])
+    if store.get(_GO) == b"stop":
+        store.add(_LEFT, 1)
+        raise StoppedError("a signal came before all ranks were there")
 
 
 def _name_interface(env: JobEnv, address: str) -> None:

@@ -30,8 +30,10 @@ __all__ = [
     "EventLog",
     "MetricLog",
     "chain",
+    "log_samples",
     "loss_curve",
     "metrics",
+    "tell",
 ]
 
 EVENTS = "events.jsonl"
@@ -151,17 +153,21 @@ def loss_curve(point_dir: Path) -> list[tuple[int, float]]:
     return [(line["step"], line["loss"]) for line in metrics(point_dir)]
 
 
-def log_samples(env: JobEnv, step: int, place: int, ids: list[int]) -> None:
-    """Append the samples that a rank was fed, to a file of its own.
+def log_samples(env: JobEnv, life: Mapping[str, Any], step: int, fed: Mapping[int, list[int]]) -> None:
+    """Append the samples that a rank was fed in a step, to a file of its own.
 
     Args:
         env: this rank.
+        life: what names this life; part of every line.
         step: the optimizer step.
-        place: the place of the first one in the sequence of the run.
-        ids: the samples.
+        fed: the samples of each forward pass, by the place of the first one in the sequence of the run.
+
+    Raises:
+        OSError: as the system gave it, with the path.
     """
     path = env.point_dir / SAMPLES.format(rank=env.rank)
-    append_json(path, {"step": step, "place": place, "ids": ids, "restart": env.restart})
+    lines = [{"step": step, "place": place, "ids": ids, **life} for place, ids in fed.items()]
+    append_lines(path, "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
 
 
 def tell(error: SlurmkitError, env: JobEnv) -> None:

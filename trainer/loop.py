@@ -5,27 +5,27 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import secrets
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
-from slurmkit.config.training import OptimConfig
 from slurmkit.errors import CheckpointError, SlurmkitError
-from slurmkit.runtime.records import read_json, write_atomic
-from slurmkit.runtime.requeue import end_life
+from slurmkit.runtime.rendezvous import StoppedError
 from slurmkit.runtime.signals import Stop, catch_signals
 from trainer import state
-from trainer.build import build_model, build_optimizer, check_identity, deterministic, identity_of
+from trainer.build import check_identity, deterministic, identity_of
 from trainer.checkpoint import CheckpointStore
-from trainer.control import Report, shared
-from trainer.data import Feed, SampleOrder, open_samples, order_checksum, shares
+from trainer.control import Report, of_system, shared
+from trainer.data import Feed, open_samples, order_checksum
 from trainer.distributed import Ranks, joined, set_threads
 from trainer.events import RESULT, EventLog, MetricLog, chain, log_samples, tell
+from trainer.identity import checkpoint_folder, finished, read_result, run_id, write_result
 from trainer.resume import find_checkpoint
+from trainer.start import make
+from trainer.stop import stop_before_start, stop_life
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,12 +56,19 @@ def train(settings: Settings, env: JobEnv, flags: SignalFlags | None = None) -> 
         try:
             env.point_dir.mkdir(parents=True, exist_ok=True)
             set_threads(env)
-            stack.enter_context(deterministic(on=settings.trainer.deterministic))
-            with joined(env, settings.trainer.device, settings.trainer.rendezvous_seconds) as ranks:
+            cuda = settings.trainer.device != "cpu" and torch.cuda.is_available()
+            stack.enter_context(deterministic(on=settings.trainer.deterministic, cuda=cuda))
+            with joined(env, settings.trainer.device, settings.trainer.rendezvous_seconds, caught) as ranks:
                 return ClusterAwareTrainer(settings, env, ranks, caught).run()
+        except StoppedError:
+            return stop_before_start(env, caught)
         except SlurmkitError as error:
             tell(error, env)
             return error.exit_code
+        except OSError as error:
+            trouble = of_system(error)
+            tell(trouble, env)
+            return trouble.exit_code
 
 
 class ClusterAwareTrainer:
@@ -87,13 +94,16 @@ class ClusterAwareTrainer:
         self.loss = math.nan
         self._saved_step = -1
         self._saved_at = time.monotonic()
-        root = self.config.checkpoint.root
-        folder = Path(root) / env.run_dir.name / str(env.point) if root else env.point_dir / "checkpoints"
-        self.store = CheckpointStore(folder, self.config.checkpoint.keep, env.life())
-        self.events = EventLog(env.point_dir, {**env.life(), "life": self.store.nonce}, active=self.lead)
-        self.metrics = MetricLog(
-            env.point_dir, {"restart": env.restart, "life": self.store.nonce}, active=self.lead
-        )
+        own = ""
+        with self.control.together(ranks.nodes):
+            if self.lead:
+                own = json.dumps([secrets.token_hex(8), run_id(env.run_dir)])
+        nonce, run = json.loads(self.control.broadcast(own.encode()))
+        self.life = {**env.life(), "life": nonce}
+        folder = checkpoint_folder(env, self.config.checkpoint.root, run)
+        self.store = CheckpointStore(folder, self.config.checkpoint.keep, env.life(), nonce, run)
+        self.events = EventLog(env.point_dir, self.life, active=self.lead)
+        self.metrics = MetricLog(env.point_dir, self.life, active=self.lead)
 
     # -- one life ------------------------------------------------------------------------------------
 
@@ -106,11 +116,12 @@ class ClusterAwareTrainer:
         Raises:
             SlurmkitError: on every rank, if one of them cannot go on.
         """
-        if self._is_finished():
-            return 0
         try:
-            with self._set_up():
-                return self._loop()
+            with self._opened():
+                if self._is_finished():
+                    return 0
+                with self._set_up():
+                    return self._loop()
         except SlurmkitError as error:
             self.events.emit("error", message=str(error), step=self.step)
             raise
@@ -123,6 +134,10 @@ class ClusterAwareTrainer:
                     hint="look for the rank that ended first; a new job goes on from the last checkpoint",
                 ) from error
             raise
+        except OSError as error:
+            trouble = of_system(error)
+            self.events.emit("error", message=str(trouble), step=self.step)
+            raise trouble from error
         finally:
             with contextlib.suppress(OSError):
                 self.metrics.flush()
@@ -163,38 +178,39 @@ class ClusterAwareTrainer:
 
     # -- start ---------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        with self.control.together(self.ranks.nodes):
+            self.samples = open_samples(self.settings.data, self.env.submit_dir)
+        self.identity = identity_of(self.settings, self.samples)
+        try:
+            yield
+        finally:
+            self.samples.close()
+
     def _is_finished(self) -> bool:
         """Slurm may requeue a run that has finished (in the grace of a preemption): say so, and end."""
         path = self.env.point_dir / RESULT
-        found = self.control.broadcast(json.dumps(read_json(path)).encode() if self.lead else None)
-        result: dict[str, Any] = json.loads(found) or {}
-        finished = result.get("state") == "finished" and result.get("steps", 0) >= self.config.steps
-        if finished:
-            self._say(f"already finished: {path} says step {result['steps']}, loss {result['loss']:.4f}")
-        return finished
+        done = False
+        with self.control.together(self.ranks.nodes):
+            if self.lead:
+                result = read_result(self.env.point_dir)
+                done = finished(path, result, self.identity, self.config.steps)
+                if done:
+                    end = f"step {result['steps']}, loss {result['loss']:.4f}"
+                    self._say(f"already finished: {path} says {end}")
+        return self.control.broadcast(b"done" if done else b"") == b"done"
 
     @contextlib.contextmanager
     def _set_up(self) -> Iterator[None]:
         config, env = self.config, self.env
-        state.seed_everything(config.seed)
-        with self.control.together(self.ranks.nodes):
-            self.samples = open_samples(self.settings.data, env.submit_dir)
-            self.parts = shares(config.batch_size, config.accumulate, env.rank, env.world_size)
-            self.model = build_model(self.settings.model).to(self.ranks.device)
-            self.optimizer = build_optimizer(self.settings.optim, self.model)
-            self.optim = OptimConfig.of(self.settings.optim)
-        self.order = SampleOrder(config.seed, len(self.samples))
-        self.identity = identity_of(self.settings, self.samples)
-        first = {key: value.detach().clone() for key, value in self.model.state_dict().items()}
-        device_ids = [self.ranks.device] if self.ranks.device.type == "cuda" else None
-        self.ddp = DistributedDataParallel(self.model, device_ids=device_ids)
-        self._warm_up()
-        self.model.load_state_dict(first)
+        made = make(self.settings, env, self.ranks, self.samples)
+        self.parts, self.order, self.ddp = made.parts, made.order, made.ddp
+        self.model, self.optimizer, self.optim = made.model, made.optimizer, made.optim
         found, skipped = find_checkpoint(self.store, self.control, self.ranks.nodes, lead=self.lead)
         with self.control.together(self.ranks.nodes):
-            check_identity(
-                found[1]["identity"] if found else self.identity, self.identity, str(self.store.root)
-            )
+            saved = found[1]["identity"] if found else self.identity
+            check_identity(saved, self.identity, f"the checkpoint {self.store.root}")
         for one in skipped:
             self.events.emit("skip", checkpoint=one.name, why=one.why)
             self._say(f"skipped checkpoint {one.name}: {one.why}")
@@ -220,18 +236,6 @@ class ClusterAwareTrainer:
             yield
         finally:
             self.feed.close()
-            self.samples.close()
-
-    def _warm_up(self) -> None:
-        """Two throwaway passes: DDP regroups its buckets after the first, and then sums in another order.
-
-        Without it the first step after a resume would differ in its last bits from an uninterrupted one.
-        """
-        first, count = self.parts[0]
-        _, inputs, targets = self.samples.batch(self.order.at(first, count))
-        for _ in range(2):
-            self.ddp(inputs.to(self.ranks.device), targets.to(self.ranks.device)).backward()
-        self.optimizer.zero_grad(set_to_none=True)
 
     def _announce(self, found: tuple[dict[str, torch.Tensor], dict[str, Any]] | None) -> None:
         env, nodes = self.env, list(dict.fromkeys(self.ranks.nodes))
@@ -256,8 +260,11 @@ class ClusterAwareTrainer:
     def _train_step(self) -> Report:
         began = time.perf_counter()
         step = self.step + 1
-        self._set_lr(step)
+        if self.optim is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self._lr(step)
         losses, samples, order = [], 0, 0
+        fed: dict[int, list[int]] = {}
         for turn, (first, _) in enumerate(self.parts):
             ids, inputs, targets = next(self.feed)
             last = turn == len(self.parts) - 1
@@ -266,9 +273,12 @@ class ClusterAwareTrainer:
                 (loss / len(self.parts)).backward()
             losses.append(loss.detach() * len(ids))
             samples += len(ids)
-            order += order_checksum(self.step * self.config.batch_size + first, ids)
-            if self.config.log_samples:
-                log_samples(self.env, step, self.step * self.config.batch_size + first, ids.tolist())
+            place = self.step * self.config.batch_size + first
+            order += order_checksum(place, ids)
+            fed[place] = ids.tolist()
+        if self.config.log_samples:
+            with self.control.together(self.ranks.nodes):
+                log_samples(self.env, self.life, step, fed)
         healthy = self._clip()
         if healthy:
             self.optimizer.step()
@@ -279,17 +289,13 @@ class ClusterAwareTrainer:
         due = self.lead and interval > 0 and time.monotonic() - self._saved_at > interval
         return Report(step, loss_sum, samples, order, self.flags.stop, due, time.perf_counter() - began)
 
-    def _set_lr(self, step: int) -> None:
-        if self.optim is not None:
-            lr = self.optim.lr_at(step, self.config.steps)
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
+    def _lr(self, step: int) -> float:
+        own: float = self.optimizer.param_groups[0]["lr"]
+        return self.optim.lr_at(step, self.config.steps) if self.optim else own
 
     def _clip(self) -> bool:
         """Whether the gradient is finite; it is the same on all ranks."""
-        limit = self.optim.clip if self.optim is not None else 0.0
-        if not limit:
-            return True
+        limit = (self.optim.clip if self.optim is not None else 0.0) or math.inf
         return bool(torch.isfinite(clip_grad_norm_(self.model.parameters(), limit)))
 
     def _record(self, agreed: list[Agreed]) -> None:
@@ -300,17 +306,12 @@ class ClusterAwareTrainer:
                 raise shared(SlurmkitError(words, hint))
             self.loss = one.loss
             self.digest = chain(self.digest, one.step, one.order)
-            lr = (
-                self.optim.lr_at(one.step, self.config.steps)
-                if self.optim
-                else self.optimizer.param_groups[0]["lr"]
-            )
             cursor = one.step * self.config.batch_size
             self.metrics.add(
                 step=one.step,
                 loss=one.loss,
                 cursor=cursor,
-                lr=lr,
+                lr=self._lr(one.step),
                 seconds=round(one.seconds, 6),
                 samples=self.digest,
             )
@@ -367,24 +368,9 @@ class ClusterAwareTrainer:
 
     def _stop(self, stop: Stop) -> int:
         """After the save: rank 0 asks Slurm why, and requeues the job if that is right."""
-        names = stop.names()
-        first = self.flags.first
-        self.events.emit("signal", signals=names, arrived=first.unix if first else None, step=self.step)
-        saved = f"saved after step {self.step}" if self.step else "no step is done yet"
-        self._say(f"{' and '.join(names)} came; {saved}")
         said = b""
         if self.lead:
-            ending = end_life(self.env.own_id, stop, self.env.restart)
-            cause = ending.cause.value if ending.cause else None
-            self.events.emit(
-                "requeue" if ending.requeued else "stop",
-                cause=cause,
-                code=ending.code,
-                words=ending.words,
-                step=self.step,
-            )
-            self._say(ending.words)
-            said = str(ending.code).encode()
+            said = b"%d" % stop_life(self.env, stop, self.step, self.flags, self.events)
         return int(self.control.broadcast(said))
 
     def _finish(self) -> int:
@@ -397,13 +383,9 @@ class ClusterAwareTrainer:
                     "time": time.time(),
                     **self.env.life(),
                 }
-                result = {"state": "finished", "name": self.settings.name, **end, **proof}
-                try:
-                    write_atomic(self.env.point_dir / RESULT, json.dumps(result, indent=1) + "\n")
-                except OSError as error:
-                    raise SlurmkitError(
-                        f"{self.env.point_dir / RESULT} could not be written: {error}"
-                    ) from error
+                own = {"name": self.settings.name, "identity": self.identity}
+                result = {"state": "finished", **own, **end, **proof}
+                write_result(self.env.point_dir, result)
         self.events.emit("finish", step=self.step, loss=self.loss)
         self._say(f"finished: step {self.step}, loss {self.loss:.4f}")
         return 0

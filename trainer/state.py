@@ -194,7 +194,9 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Put the state of the optimizer back.
+    """Put the state of each parameter back. Learning rate, betas and the like stay those of the config.
+
+    What a group keeps beside the arguments of its optimizer is state too, and comes back.
 
     Args:
         optimizer: a fresh one for the same parameters.
@@ -207,10 +209,16 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], facts
         if name.startswith("optim/"):
             _, index, key = name.split("/", 2)
             state.setdefault(int(index), {})[key] = value
+    own = optimizer.state_dict()["param_groups"]
+    before, now = ([group["params"] for group in groups] for groups in (saved["groups"], own))
+    if before != now:
+        sizes = f"its groups had {[*map(len, before)]} parameters and have {[*map(len, now)]}"
+        raise _other_code("optimizer", ValueError(sizes))
     try:
+        fixed = {"params", *optimizer.defaults}
         groups = [
-            {key: tuple(value) if isinstance(own.get(key), tuple) else value for key, value in group.items()}
-            for group, own in zip(saved["groups"], optimizer.state_dict()["param_groups"], strict=True)
+            {**group, **{key: value for key, value in old.items() if key not in fixed}}
+            for old, group in zip(saved["groups"], own, strict=True)
         ]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
     except ValueError as error:

@@ -26,6 +26,6 @@ def cancel_command(run: str, runs_dir: Path) -> int:
     note(
         f"{found.id}: cancelled job {', '.join(ended)}"
         if ended
-        else f"{found.id}: nothing to cancel, all of it has ended"
+        else f"{found.id}: nothing to cancel, no job of it is there any more"
     )
     return 0

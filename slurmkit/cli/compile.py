@@ -17,14 +17,14 @@ from slurmkit.cli.output import note, print_json
 def compile_command(
     overrides: tuple[str, ...], config_name: str, config_dir: Path | None, *, as_json: bool, force: bool
 ) -> int:
-    r"""Print the sbatch script of an experiment, and what stands in its way on this cluster.
+    """Print the sbatch script of an experiment, and what stands in its way on this cluster.
 
     The script is complete: read it, keep it, edit it, submit it with sbatch.
 
     \b
       slurmkit compile experiment=gpt_ddp
       slurmkit compile experiment=gpt_ddp resources.nodes=4 > job.sbatch
-    """
+    """  # noqa: D301 - \b is click's mark
     from slurmkit import compile_job, load_experiment, open_client  # noqa: PLC0415 - Hydra costs 0.2 s, --help none
     from slurmkit.compiler.plan import Place  # noqa: PLC0415
     from slurmkit.launch.submit import check_plan  # noqa: PLC0415

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -80,6 +81,8 @@ def _slurmkit(*, debug: bool) -> None:
 def main(argv: list[str] | None = None) -> None:
     """The console script's entry point; ends the process with the exit code."""
     words = sys.argv[1:] if argv is None else argv
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # all three ways to end us clean up behind them
     sys.exit(_run(words))
 
 

@@ -30,12 +30,12 @@ def submit_command(
     wait: bool,
     force: bool,
 ) -> int:
-    r"""Submit an experiment. Prints the run folder; the job id goes to stderr.
+    """Submit an experiment. Prints the run folder; the job id goes to stderr.
 
     \b
       slurmkit submit experiment=gpt_ddp
       slurmkit submit -m experiment=digits optim.lr=1e-3,3e-3
-    """
+    """  # noqa: D301 - \b is click's mark
     from slurmkit import compile_job, load_experiment, submit  # noqa: PLC0415 - Hydra costs 0.2 s, --help none
     from slurmkit.compiler.plan import Place  # noqa: PLC0415
     from slurmkit.config.load import check_points  # noqa: PLC0415

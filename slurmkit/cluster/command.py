@@ -51,7 +51,8 @@ def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
         "SACCT_",
         "SCANCEL_",
     )
-    return {key: value for key, value in environ.items() if key in _KEPT or not key.startswith(prefixes)}
+    kept = {key: value for key, value in environ.items() if key in _KEPT or not key.startswith(prefixes)}
+    return {key: value for key, value in kept.items() if value or key != "SLURM_CONF"}  # empty means unset
 
 
 def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
@@ -61,9 +62,7 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
         MissingProgramError: if the command is not installed.
         SlurmUnavailableError: if it did not answer in 30 s, or has no slurm.conf to begin with.
     """
-    conf = os.environ.get("SLURM_CONF")
-    if conf and not Path(conf).is_file():  # Slurm's own commands look for another one for minutes
-        raise _no_conf(f"there is no file {conf}")
+    _check_conf()
     submitting = argv[0] == "sbatch"
     # The job inherits sbatch's environment, so its language stays the person's; ours is for what we parse.
     env = clean_environ(os.environ) | ({} if submitting else {"LC_ALL": "C"})
@@ -84,9 +83,26 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+def _check_conf() -> None:
+    """Slurm's own commands look for another slurm.conf for minutes where SLURM_CONF names none."""
+    conf = os.environ.get("SLURM_CONF")
+    if conf:
+        try:
+            with Path(conf).open("rb"):
+                pass
+        except OSError as error:
+            raise _no_conf(error.strerror or str(error)) from error
+
+
 def is_unreachable(said: str) -> bool:
     """Whether these words of a command mean that slurmctld or its slurm.conf was not found at all."""
-    marks = ("Unable to contact slurm controller", "configuration source", "slurm.conf", "s_p_parse_file")
+    marks = (
+        "Unable to contact slurm controller",
+        "configuration source",
+        "slurm.conf",
+        "s_p_parse_file",
+        "Unable to process configuration file",
+    )
     return any(mark in said for mark in marks)
 
 

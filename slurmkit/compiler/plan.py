@@ -41,9 +41,9 @@ class Place:
 
     def __post_init__(self) -> None:
         for path in (self.cwd, self.run_dir, self.output):
-            if path is not None and any(character in path for character in "\n\r"):
+            if path is not None and any(character in path for character in "\n\r\\"):
                 raise ConfigError(
-                    f"the folder {path!r} has a line break in its name, which no #SBATCH line can carry",
+                    f"the folder {path!r} has a line break or a backslash in its name, which Slurm does not take in --output",
                     "submit from another folder",
                 )
 
@@ -104,6 +104,7 @@ def compile_job(
             module=payload.kind != "command" and payload.command[:1] == ["-m"],
             hydra_function=payload.kind == "function",
             unasked=[name for name, option in _EXCLUSIVE.items() if option not in directives],
+            requeue=experiment.requeue.enabled,
             srun_args=experiment.resources.srun_args,
             setup=env.setup,
             teardown=env.teardown,

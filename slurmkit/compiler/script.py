@@ -45,6 +45,8 @@ class ScriptParts:
     """Whether each point is one task of a user's Hydra app, which writes into the point's folder."""
     unasked: Sequence[str]
     """Variables of a surrounding job that contradict what this one asks."""
+    requeue: bool
+    """Whether a preempted job comes back."""
     srun_args: Sequence[str] = ()
     setup: Sequence[str] = ()
     teardown: Sequence[str] = ()

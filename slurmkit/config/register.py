@@ -18,7 +18,7 @@ __all__ = ["APP_SCHEMA", "register_app", "register_launcher"]
 APP_SCHEMA = "slurmkit_app"
 
 #: Sections with presets in ``conf/``, and the preset that is taken when nothing is said.
-_PRESETS = {"resources": "one_node", "topology": "any", "requeue": "usr1"}
+_PRESETS = {"resources": "one_node", "topology": "any", "requeue": "plain"}
 
 
 @dataclass(frozen=True)

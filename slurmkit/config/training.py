@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -90,8 +91,8 @@ class TrainerConfig:
     """Write the ids of the samples that each rank was fed to ``samples-<rank>.jsonl``."""
     rendezvous_seconds: float = 300.0
     """How long ranks wait for each other at the start."""
-    run_dir: str = "runs/local"
-    """The run folder of a run by hand; inside of a run of slurmkit the run's own folder is taken."""
+    run_dir: str = ""
+    """The run folder of a run by hand, empty: ``runs/local/NAME``; a run of slurmkit has its own folder."""
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     def __post_init__(self) -> None:
@@ -232,3 +233,9 @@ class Settings:
         good = isinstance(self.model, dict) and bool(self.model.get("_target_"))
         _accept("model", self.model, good, "a mapping with a _target_", "model=gpt or model=mlp")
         OptimConfig.of(self.optim)
+
+    @property
+    def run_dir(self) -> str:
+        """The run folder of a run by hand: each name has its own, so that two experiments do not meet."""
+        own = re.sub(r"[^\w.=,+-]", "_", self.name).strip(".") or "experiment"
+        return self.trainer.run_dir or f"runs/local/{own}"

@@ -14,40 +14,61 @@ from slurmkit.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from hydra.core.config_loader import ConfigLoader
     from hydra.core.override_parser.types import Override
 
-__all__ = ["cross_product", "split_overrides"]
+__all__ = ["cross_product", "fixed_overrides", "split_overrides"]
 
 
 #: What all tasks of one job array have in common.
 _SHARED = frozenset({*SECTIONS, "payload", "name", "runs_dir"})
 
 
-def split_overrides(overrides: Sequence[str], *, ours: bool) -> tuple[list[str], list[list[str]]]:
+def split_overrides(
+    overrides: Sequence[str], *, ours: bool, loader: ConfigLoader | None = None
+) -> tuple[list[str], list[list[str]]]:
     """Part a multirun's overrides into those that hold for every point and the points.
 
     Args:
         overrides: as typed, such as ``["experiment=digits", "optim.lr=1e-3,3e-3"]``.
         ours: whether the top of the config is ours; another app's own ``resources`` may be swept.
+        loader: finds the configs that a ``glob(*)`` means.
 
     Returns:
         The fixed overrides, and one list of overrides a point, the last key varying fastest (as Hydra's
         own sweeper orders them).
 
     Raises:
-        ConfigError: for what Hydra cannot read, for intervals (no grid has them), and for sweeps over
-            what all tasks of one job array must share.
+        ConfigError: for what Hydra cannot read, for intervals (no grid has them), for no point at all, and
+            for sweeps over what all tasks of one job array must share.
     """
+    parsed = _parse(overrides, loader)
+    fixed = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
+    points = cross_product(
+        [override for override in parsed if override.is_sweep_override()], _SHARED if ours else ()
+    )
+    if not points:
+        raise ConfigError(
+            "the sweep has no point: one of its ranges is empty",
+            "give each key a value at least, such as range(0,3)",
+        )
+    return fixed, points
+
+
+def fixed_overrides(overrides: Sequence[str]) -> list[str]:
+    """The overrides of a multirun that hold for every point."""
+    return [
+        override.input_line or "" for override in _parse(overrides, None) if not override.is_sweep_override()
+    ]
+
+
+def _parse(overrides: Sequence[str], loader: ConfigLoader | None) -> list[Override]:
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        return OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
     except HydraException as error:
         raise ConfigError(
             str(error).splitlines()[0], "quote what the shell or Hydra would read: 'key=\"a,b\"'"
         ) from error
-    fixed = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
-    return fixed, cross_product(
-        [override for override in parsed if override.is_sweep_override()], _SHARED if ours else ()
-    )
 
 
 def cross_product(sweeps: Iterable[Override], shared: Collection[str] = ()) -> list[list[str]]:
@@ -74,5 +95,10 @@ def cross_product(sweeps: Iterable[Override], shared: Collection[str] = ()) -> l
                 f"{key}: an interval has no grid of values",
                 f"name the values: {key}=1,2,3 or {key}=range(0,10)",
             )
-        axes.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        try:
+            axes.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        except HydraException as error:
+            raise ConfigError(
+                f"{key}: {str(error).splitlines()[0]}", f"name the values: {key}=a,b"
+            ) from error
     return [list(point) for point in itertools.product(*axes)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import ConfigError, SlurmUnavailableError
-from slurmkit.launch.ledger import PointStatus
+from slurmkit.launch.ledger import Attempt, PointStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,6 +119,8 @@ def run_status(run: Run, client: SlurmClient) -> list[PointStatus]:
     Raises:
         ConfigError: if the run was submitted to another cluster than the one that is asked.
     """
+    if not run.attempts():
+        _adopt(run, client)
     newest: dict[int, str] = {}
     for attempt in run.attempts():
         for index, point in enumerate(attempt.tasks):
@@ -145,6 +148,16 @@ def run_status(run: Run, client: SlurmClient) -> list[PointStatus]:
         }
     )
     return statuses
+
+
+def _adopt(run: Run, client: SlurmClient) -> None:
+    """Record the job of a run whose submission was killed before it could: Slurm knows it by its script."""
+    job_id = client.job_of(str(run.path / "job.sbatch"))
+    if job_id is not None:
+        points = run.points()
+        run.add_attempt(
+            Attempt(client.cluster(), job_id, time.time(), tuple(range(len(points))) if points else None)
+        )
 
 
 def _same_cluster(submitted: str, asked: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import tempfile
@@ -76,9 +77,13 @@ def append_lines(path: Path, lines: str) -> None:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             data = b"\n" + data
-        written = os.write(descriptor, data)
+        try:
+            written = os.write(descriptor, data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None  # write() does not name it
         if written != len(data):
-            raise OSError(f"only {written} of {len(data)} bytes could be appended to {path}")
+            words = f"only {written} of {len(data)} bytes could be appended"
+            raise OSError(errno.ENOSPC, words, str(path))
     finally:
         os.close(descriptor)
 

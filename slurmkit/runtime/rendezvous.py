@@ -27,12 +27,26 @@ if TYPE_CHECKING:
 
     from slurmkit.runtime.jobenv import JobEnv
 
-__all__ = ["Meeting", "addresses", "meeting_file", "new_meeting", "publish", "search", "withdraw"]
+__all__ = [
+    "Meeting",
+    "StoppedError",
+    "addresses",
+    "meeting_file",
+    "new_meeting",
+    "publish",
+    "search",
+    "withdraw",
+    "withdraw_older",
+]
 
 T = TypeVar("T")
 _PROBE_SECONDS = 3.0
 _POLL_SECONDS = (0.02, 0.5)
 _IDENTITY = ("cluster", "job", "step", "restart", "world_size")
+
+
+class StoppedError(RendezvousError):
+    """A signal came before all ranks were there: there is nothing to save."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +70,12 @@ def meeting_file(env: JobEnv) -> Path:
     Args:
         env: any rank of the step.
     """
+    return env.run_dir / "rendezvous" / f"{'-'.join(_words(env))}.json"
+
+
+def _words(env: JobEnv) -> list[str]:
     words = [env.cluster or "local", env.own_id or "0", env.step_id or "0", str(env.restart), str(env.point)]
-    name = "-".join(re.sub(r"[^\w.]", "_", word) for word in words)
-    return env.run_dir / "rendezvous" / f"{name}.json"
+    return [re.sub(r"[^\w.]", "_", word) for word in words]
 
 
 def new_meeting(env: JobEnv, port: int) -> Meeting:
@@ -126,7 +143,31 @@ def withdraw(path: Path, meeting: Meeting) -> None:
         path.unlink(missing_ok=True)
 
 
-def search(env: JobEnv, seconds: float, join: Callable[[str, Meeting], T | None]) -> T:
+def withdraw_older(env: JobEnv) -> None:
+    """Remove what earlier lives of this job left that were killed before they could; for rank 0.
+
+    Args:
+        env: rank 0.
+    """
+    cluster, job, _, restart, point = _words(env)
+    for path in list(meeting_file(env).parent.glob("*.json")):
+        words = path.stem.split("-")
+        if len(words) != len(_words(env)) or (words[0], words[1], words[4]) != (cluster, job, point):
+            continue
+        if words[3].isdigit() and int(words[3]) < int(restart):
+            path.unlink(missing_ok=True)
+
+
+def _never() -> bool:
+    return False
+
+
+def search(
+    env: JobEnv,
+    seconds: float,
+    join: Callable[[str, Meeting], T | None],
+    stopping: Callable[[], bool] = _never,
+) -> T:
     """Find rank 0 and join it, reading the file again whenever it turns out to be stale.
 
     Args:
@@ -134,8 +175,10 @@ def search(env: JobEnv, seconds: float, join: Callable[[str, Meeting], T | None]
         seconds: how long to try.
         join: connects to ``(address, meeting)`` and returns a handle, or None where the server is not
             the one that the meeting names.
+        stopping: whether a signal came.
 
     Raises:
+        StoppedError: once ``stopping`` says so.
         RendezvousError: at the deadline; the message says what was seen last.
     """
     path = meeting_file(env)
@@ -154,6 +197,12 @@ def search(env: JobEnv, seconds: float, join: Callable[[str, Meeting], T | None]
                     if handle is not None:
                         return handle
                 seen = f"a file that names {', '.join(meeting.addresses)}, port {meeting.port}, and no answer"
+        if stopping():
+            raise StoppedError("a signal came before rank 0 was found")
+        if path.parent.exists() and not path.parent.is_dir():
+            raise RendezvousError(
+                f"{path.parent} is not a folder", hint="remove it, or take another run folder"
+            )
         if time.monotonic() > deadline:
             raise RendezvousError(
                 f"rank 0 was not found within {seconds:.0f} s: {path}: {seen}",

@@ -35,13 +35,11 @@ if TYPE_CHECKING:
     Runner = Callable[[Sequence[str], float], "Answer"]
 
 __all__ = [
-    "EXIT_SAVED",
     "Answer",
     "Cause",
-    "Ending",
+    "NoCommandError",
     "Verdict",
     "cause_of_stop",
-    "end_life",
     "judge",
     "parse_job",
     "requeue",
@@ -63,6 +61,10 @@ _UNREACHABLE = (
     "Could not establish a configuration source",
     "Protocol authentication error",
 )
+
+
+class NoCommandError(SlurmUnavailableError):
+    """There is no such command on this node: asking again is of no use."""
 
 
 class Cause(enum.Enum):
@@ -113,7 +115,7 @@ def run_command(argv: Sequence[str], timeout: float) -> Answer:
     """
     program = shutil.which(argv[0])
     if program is None:
-        raise SlurmUnavailableError(f"{argv[0]} is not on PATH on this node")
+        raise NoCommandError(f"{argv[0]} is not on PATH on this node")
     # Times are compared as text, and some releases print them as the user likes them.
     env = {**os.environ, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C"}
     try:
@@ -242,69 +244,6 @@ def requeue(own_id: str, run: Runner = run_command) -> None:
     words = answer.stdout + answer.stderr
     if answer.code and not any(known in words for known in _DONE_ALREADY):
         raise _failure(argv, answer)
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a life ends: the exit code, and what was found and done."""
-
-    code: int
-    cause: Cause | None
-    requeued: bool
-    words: str
-
-
-#: sysexits.h EX_TEMPFAIL: saved, but nobody requeued the job. Sites can list it in RequeueExit.
-EXIT_SAVED = 75
-_EXIT_CODES = {
-    Cause.REQUEUED_ALREADY: 0,
-    Cause.CANCELLED: 143,
-    Cause.UNEXPLAINED: 143,
-    Cause.INTERRUPTED: 130,
-}
-
-
-def end_life(own_id: str, stop: Stop, restart: int, run: Runner = run_command) -> Ending:
-    """After the save: ask why we have to stop, requeue the job if that is right, and say how to exit.
-
-    For rank 0 alone. Where Slurm cannot be asked nothing is guessed: a cancelled job must stay dead.
-
-    Args:
-        own_id: the id of exactly this job or array task; empty outside of Slurm.
-        stop: the signals that came.
-        restart: the life that ends.
-        run: runs Slurm's commands; tests inject a fake.
-    """
-    if not own_id:
-        by_person = Stop.INT in stop
-        code = 130 if by_person else 143 if Stop.TERM in stop else EXIT_SAVED
-        cause = Cause.INTERRUPTED if by_person else Cause.NO_JOB
-        return Ending(code, cause, requeued=False, words=f"{cause.value}: start it again to go on")
-    try:
-        verdict = judge(show_job(own_id, run), stop, restart)
-    except (SlurmUnavailableError, SlurmRefusedError) as error:
-        code = 130 if Stop.INT in stop else EXIT_SAVED
-        return Ending(code, None, requeued=False, words=f"cause not known, so not requeued: {error}")
-    if verdict.requeue:
-        return _requeue_and_tell(own_id, verdict, stop, restart, run)
-    code = _EXIT_CODES.get(verdict.cause, EXIT_SAVED)
-    return Ending(code, verdict.cause, requeued=False, words=f"{verdict.why}: not requeued by us")
-
-
-def _requeue_and_tell(own_id: str, verdict: Verdict, stop: Stop, restart: int, run: Runner) -> Ending:
-    try:
-        requeue(own_id, run)
-    except (SlurmUnavailableError, SlurmRefusedError) as error:
-        # It may have been cancelled, or requeued by Slurm, while we asked.
-        try:
-            now = cause_of_stop(show_job(own_id, run), stop, restart)
-        except (SlurmUnavailableError, SlurmRefusedError):
-            now = verdict.cause
-        if now is Cause.REQUEUED_ALREADY:
-            return Ending(0, verdict.cause, requeued=True, words=f"{verdict.why}: job {own_id} is requeued")
-        words = f"{verdict.why}: could not requeue: {error}"
-        return Ending(_EXIT_CODES.get(now, EXIT_SAVED), now, requeued=False, words=words)
-    return Ending(0, verdict.cause, requeued=True, words=f"{verdict.why}: job {own_id} is requeued")
 
 
 def _failure(argv: Sequence[str], answer: Answer) -> SlurmUnavailableError | SlurmRefusedError:

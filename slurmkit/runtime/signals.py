@@ -31,7 +31,11 @@ class Stop(enum.Flag):
 
     def names(self) -> list[str]:
         """Such as ``["SIGUSR1", "SIGTERM"]``."""
-        return [f"SIG{one.name}" for one in (Stop.USR1, Stop.TERM, Stop.INT) if one in self]
+        return [number.name for number in self.numbers()]
+
+    def numbers(self) -> list[signal.Signals]:
+        """The signals themselves."""
+        return [number for number, one in _SIGNALS.items() if one in self]
 
 
 _SIGNALS = {signal.SIGUSR1: Stop.USR1, signal.SIGTERM: Stop.TERM, signal.SIGINT: Stop.INT}
@@ -50,6 +54,8 @@ class SignalFlags:
 
     def __init__(self) -> None:
         self.arrivals: dict[Stop, Arrival] = {}
+        self.last = False
+        """Whether the process exits right after the block of :func:`catch_signals`; may be changed in it."""
 
     @property
     def stop(self) -> Stop:
@@ -95,11 +101,12 @@ def catch_signals(*, last: bool = False) -> Iterator[SignalFlags]:
             handlers from before come back.
     """
     flags = SignalFlags()
+    flags.last = last
     before = {number: signal.signal(number, flags.note) for number in _SIGNALS}
     ignore = False
     try:
         yield flags
-        ignore = last
+        ignore = flags.last
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_IGN if ignore else handler)

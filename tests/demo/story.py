@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -162,6 +163,8 @@ def main() -> int:
         f"[   0 s] A Slurm of 8 nodes, 4 GPUs each, under 2 leaf switches\n  $ slurmkit lab up --name {name}",
         flush=True,
     )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     story = None
     try:
         lab = Lab.up(name, note=lambda text: print(f"    {text}", flush=True))
@@ -177,6 +180,10 @@ def main() -> int:
             print(story.lab.diagnostics(), file=sys.stderr)
             print(f"the runs are in {folder}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        shutil.rmtree(folder, ignore_errors=True)
+        return 130
     finally:
         Lab.end(name, note=lambda text: print(f"\n    {text}", flush=True))
     shutil.rmtree(folder)

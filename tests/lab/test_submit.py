@@ -428,3 +428,43 @@ def test_a_full_disk_leaves_no_run(lab: Lab, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     assert not folders(tmp_path)
     assert lab.run(["squeue", "--noheader", "--states=all"]).stdout == before
+
+
+def test_a_preempted_program_comes_back(lab: Lab, tmp_path: Path) -> None:
+    """A program that knows nothing of signals dies of the SIGTERM of its grace: the job is requeued all the same."""
+    words = command(
+        "bash", "-c", 'echo life 0$SLURM_RESTART_COUNT; [ -n "$SLURM_RESTART_COUNT" ] || sleep 300'
+    )
+    slurmkit(lab, tmp_path, "submit", *ONE, words)
+    log = find_run("last", tmp_path / "runs").point_dir(0) / "log"
+    wait_until(lambda: log.exists() and "life 0" in log.read_text(), 30, "the first life")
+    lab.run(["sbatch", "--partition=high", "--nodes=8", "--exclusive", "--output=/dev/null", "--wrap=true"])
+    assert wait_ended(lab, tmp_path) == ["COMPLETED"]
+    assert "life 01\n" in log.read_text()
+    assert status(lab, tmp_path)[0]["restarts"] == 1
+
+
+def test_a_cancelled_program_does_not(lab: Lab, tmp_path: Path) -> None:
+    """What brings a preempted program back never brings a cancelled one back."""
+    slurmkit(lab, tmp_path, "submit", *ONE, command("sleep", "300"))
+    wait_until(lambda: status(lab, tmp_path)[0]["state"] == "RUNNING", 30, "the job to run")
+    job = find_run("last", tmp_path / "runs").attempts()[-1].job_id
+    lab.run(["scancel", job])
+    wait_until(
+        lambda: "JobState=CANCELLED" in lab.run(["scontrol", "show", "job", job]).stdout,
+        30,
+        "the job to be CANCELLED",
+    )
+    wait_until(lambda: list((tmp_path / "runs").glob("*/exits/*.jsonl")), 30, "its batch script to end")
+    assert "Restarts=0" in lab.run(["scontrol", "show", "job", job]).stdout
+
+
+def test_a_job_without_a_record_is_found_again(lab: Lab, tmp_path: Path) -> None:
+    """Kill -9 of a submission between sbatch and the record: status and cancel find the job by its script."""
+    slurmkit(lab, tmp_path, "submit", *ONE, command("sleep", "300"))
+    record = next((tmp_path / "runs").glob("*/attempts/0001.json"))
+    record.unlink()
+    assert status(lab, tmp_path)[0]["state"] in {"PENDING", "RUNNING", "CONFIGURING"}
+    assert record.exists()
+    slurmkit(lab, tmp_path, "cancel", "last")
+    assert wait_ended(lab, tmp_path) == ["CANCELLED"]

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmkit import load_experiment
 from slurmkit.compiler.directives import job_directives, quote, render
 from slurmkit.compiler.plan import Place, compile_job
 from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources, Topology
+from slurmkit.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,3 +191,21 @@ def test_a_signal_during_the_wait_does_not_end_the_job(tmp_path: Path) -> None:
         assert job.stdout.readline() == "forwarded\n"
     assert job.returncode == 7
     assert '"exit": 7' in (tmp_path / "exits" / "node.jsonl").read_text()
+
+
+@pytest.mark.parametrize("folder", ["/a\nb", "/back\\slash"])
+def test_a_folder_that_no_output_line_takes_is_refused(folder: str) -> None:
+    """Slurm would accept the job and lose it without a log: the folder is refused first."""
+    with pytest.raises(ConfigError, match="folder"):
+        Place(cwd=folder)
+
+
+def test_only_the_trainer_is_signalled_ahead_of_the_limit() -> None:
+    """A program that does not know SIGUSR1 would be ended by it minutes before its limit."""
+    assert "signal" in compile_job(load_experiment(["experiment=digits"]), None, PLACE).directives
+    command = ["payload=command", "payload.command=[sleep,'1']"]
+    assert "signal" not in compile_job(load_experiment(command), None, PLACE).directives
+    assert (
+        compile_job(load_experiment([*command, "requeue.signal=USR2"]), None, PLACE).directives["signal"]
+        == "USR2@120"
+    )

@@ -39,6 +39,8 @@ def test_hydras_grammar_decides_what_is_a_sweep(override: str, point: list[str] 
     "override",
     [
         "a=interval(0,1)",
+        "a=range(0,0)",
+        "a=glob(*)",
         "resources.nodes=1,2",
         "resources=one_node,two_nodes",
         "topology.switches=1,2",

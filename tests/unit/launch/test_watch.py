@@ -28,6 +28,9 @@ class Slurm:
     def cluster(self) -> str:
         return "lab"
 
+    def job_of(self, script: str) -> str | None:
+        return None
+
     def cancel(self, job_ids: Sequence[str]) -> None:
         self.calls.append(f"cancel {','.join(job_ids)}")
 

@@ -12,7 +12,16 @@ import pytest
 
 from slurmkit.errors import RendezvousError
 from slurmkit.runtime.jobenv import JobEnv
-from slurmkit.runtime.rendezvous import addresses, meeting_file, new_meeting, publish, search, withdraw
+from slurmkit.runtime.rendezvous import (
+    StoppedError,
+    addresses,
+    meeting_file,
+    new_meeting,
+    publish,
+    search,
+    withdraw,
+    withdraw_older,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,3 +145,35 @@ def test_a_node_name_that_does_not_resolve_still_has_addresses() -> None:
     found = addresses("no-such-node-n1")
     assert found[-1] == "127.0.0.1"
     assert "no-such-node-n1" not in found
+
+
+def test_nobody_looks_for_rank_0_after_a_signal(tmp_path: Path) -> None:
+    """A rank that is asked to stop leaves at once, and not at the deadline."""
+    asked = iter([False, True])
+    with pytest.raises(StoppedError):
+        search(rank(tmp_path, 1), 600, lambda *_: None, lambda: next(asked))
+
+
+def test_a_file_in_the_place_of_the_folder_is_not_waited_for(tmp_path: Path) -> None:
+    """It will not become a folder."""
+    (tmp_path / "rendezvous").touch()
+    with pytest.raises(RendezvousError, match="is not a folder"):
+        search(rank(tmp_path, 1), 600, lambda *_: None)
+
+
+def test_files_of_earlier_lives_go(tmp_path: Path) -> None:
+    """Rank 0 removes what killed lives of its own job left, of whatever step, and nothing else."""
+    now = rank(tmp_path, 0, restart=10)
+    kept: list[dict[str, object]] = [
+        {"restart": 10},
+        {"restart": 11},
+        {"own_id": "12_4"},
+        {"cluster": "b"},
+        {"point": 1},
+    ]
+    for facts in [*kept, {}, {"restart": 9, "step_id": "1"}]:
+        env = rank(tmp_path, 0, **facts)
+        publish(meeting_file(env), new_meeting(env, 1))
+    withdraw_older(now)
+    left = sorted(path.name for path in (tmp_path / "rendezvous").iterdir())
+    assert left == sorted(meeting_file(rank(tmp_path, 0, **facts)).name for facts in kept)

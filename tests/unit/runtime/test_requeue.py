@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
+from slurmkit.runtime.ending import Patience, end_life
 from slurmkit.runtime.requeue import (
     Answer,
     Cause,
     cause_of_stop,
-    end_life,
     judge,
     parse_job,
     requeue,
@@ -134,6 +134,17 @@ class FakeSlurm:
         return answer
 
 
+def patient() -> Patience:
+    """Ten minutes that pass at once."""
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        assert 0 < seconds <= 30
+        now[0] += seconds
+
+    return Patience(clock=lambda: now[0], pause=pause)
+
+
 def shows(**values: str) -> tuple[str, Answer]:
     return "show", Answer(0, line(**values), "")
 
@@ -143,6 +154,7 @@ PENDING = "requeue", Answer(1, "", "Job is pending execution for job 12_3\n")
 DISABLED = "requeue", Answer(1, "", "Requested operation is presently disabled for job 12_3\n")
 CUT = "requeue", Answer(-9, "", "")
 DOWN = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
+BUSY = "show", DOWN
 
 
 @pytest.mark.parametrize(
@@ -168,18 +180,55 @@ DOWN = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller 
         pytest.param(
             Stop.USR1, [shows(), CUT, shows(**REQUEUED)], 0, True, id="done, though the answer was cut off"
         ),
-        pytest.param(Stop.TERM, [("show", DOWN)], 75, False, id="nothing is known: nothing is guessed"),
+        pytest.param(Stop.TERM, [BUSY, BUSY, shows(**PREEMPTED), GOOD], 0, True, id="busy: asked again"),
+        pytest.param(Stop.TERM, [BUSY, shows(**CANCELLED)], 143, False, id="busy, then scancel: never"),
         pytest.param(
-            Stop.USR1, [shows(), ("requeue", DOWN), ("show", DOWN)], 75, False, id="lost on the way"
+            Stop.USR1, [shows(), ("requeue", DOWN), shows(), GOOD], 0, True, id="busy at the act: once more"
+        ),
+        pytest.param(
+            Stop.USR1, [shows(), ("requeue", DOWN), shows(**CANCELLED)], 143, False, id="busy, then cancelled"
+        ),
+        pytest.param(
+            Stop.USR1, [shows(), ("requeue", DOWN), BUSY, shows(**REQUEUED)], 0, True, id="lost, but done"
+        ),
+        pytest.param(Stop.TERM, [BUSY] * 24, 75, False, id="for ten minutes: nothing is guessed"),
+        pytest.param(Stop.INT, [BUSY], 130, False, id="a person does not wait"),
+        pytest.param(
+            Stop.TERM,
+            [("show", Answer(1, "", "slurm_load_jobs error: Invalid job id specified"))],
+            75,
+            False,
+            id="refused: not asked again",
         ),
     ],
 )
 def test_endings(stop: Stop, answers: list[tuple[str, Answer]], code: int, requeued: bool) -> None:
     """After the save: one question, at most one act, and an exit code that tells."""
     fake = FakeSlurm("12_3", *answers)
-    ending = end_life("12_3", stop, 0, fake)
+    ending = end_life("12_3", stop, 0, fake, patience=patient())
     assert (ending.code, ending.requeued) == (code, requeued)
     assert not fake.expected, "a command was not run"
+
+
+@pytest.mark.parametrize(
+    ("job", "stalled", "code"),
+    [({}, 1, 0), ({}, 2, 75), (LIMIT, 2, 75), (LIMIT, 0, 0), (PREEMPTED, 9, 0), (CANCELLED, 9, 143)],
+)
+def test_a_third_life_without_a_step_is_the_last(job: dict[str, str], stalled: int, code: int) -> None:
+    """Lives that come to no new step do not requeue for ever; those that Slurm preempted always may."""
+    fake = FakeSlurm("12_3", shows(**job), *([] if code else [GOOD]))
+    ending = end_life("12_3", Stop.USR1, 5, fake, stalled=stalled)
+    assert (ending.code, ending.requeued) == (code, not code)
+    assert not fake.expected
+    assert ("3 lives in a row stopped at this step" in ending.words) == (code == 75)
+
+
+def test_without_scontrol_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is not installed will not come: it is said at once."""
+    monkeypatch.setenv("PATH", "/no/such")
+    ending = end_life("12_3", Stop.TERM, 0, patience=Patience(pause=lambda _: pytest.fail("waited")))
+    assert (ending.code, ending.requeued) == (75, False)
+    assert "not on PATH" in ending.words
 
 
 @pytest.mark.parametrize(("stop", "code"), [(Stop.TERM, 143), (Stop.INT, 130), (Stop.USR1, 75)])

@@ -56,7 +56,7 @@ def main() -> int:
         from trainer.loop import train
 
         settings = settings_of(sys.argv[1:])
-        env = JobEnv.from_environ(os.environ, settings.trainer.run_dir)
+        env = JobEnv.from_environ(os.environ, settings.run_dir)
         return train(settings, env, flags)
 
 

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.errors import CheckpointError
+from slurmkit.runtime.records import write_atomic
+from trainer import checkpoint
 from trainer.checkpoint import COMMIT, STATE, TENSORS, CheckpointStore, read_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import Any
 
 
 def files(step: int, size: int = 1000) -> dict[str, bytes]:
@@ -25,7 +28,7 @@ def files(step: int, size: int = 1000) -> dict[str, bytes]:
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
     made = CheckpointStore(
-        tmp_path / "checkpoints", keep=3, life={"cluster": "lab", "job": "12", "restart": 0}
+        tmp_path / "checkpoints", keep=3, life={"cluster": "lab", "job": "12", "restart": 0}, run="run1"
     )
     made.claim()
     return made
@@ -42,7 +45,8 @@ def test_what_is_saved_is_loaded_with_its_life(store: CheckpointStore) -> None:
     loaded = store.load()
     assert loaded is not None
     assert (loaded.step, loaded.state, loaded.files, loaded.skipped) == (50, {"step": 50}, files(50), ())
-    assert {**loaded.commit["life"], "nonce": 0} == {"cluster": "lab", "job": "12", "restart": 0, "nonce": 0}
+    life = {"cluster": "lab", "job": "12", "restart": 0, "nonce": store.nonce, "run": "run1"}
+    assert loaded.commit["life"] == life
     assert names(store) == ["step-00000030", "step-00000040", "step-00000050"]
 
 
@@ -209,3 +213,84 @@ def test_a_step_is_replaced_by_the_life_that_comes_by_again(store: CheckpointSto
     assert loaded is not None
     assert loaded.files == files(11)
     assert names(store) == ["step-00000010"]
+
+
+def test_a_life_that_is_superseded_while_it_writes_puts_nothing(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIFE is read after the files are written, which can take minutes: not only before."""
+    store.save(10, files(10))
+
+    def write(path: Path, data: Any) -> None:
+        write_atomic(path, data)
+        if path.name == COMMIT:
+            write_atomic(store.root / "LIFE", '{"job": "12", "restart": 1, "nonce": "newer"}')
+
+    monkeypatch.setattr(checkpoint, "write_atomic", write)
+    with pytest.raises(CheckpointError, match="taken over"):
+        store.save(20, files(20))
+    assert names(store) == ["step-00000010"]
+
+
+def test_a_life_that_is_superseded_while_it_puts_prunes_nothing(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it would remove could be what the newer life is reading."""
+    store.keep = 1
+    store.save(10, files(10))
+    put = store._put
+
+    def slow(temp: Path, final: Path) -> None:
+        put(temp, final)
+        write_atomic(store.root / "LIFE", '{"job": "12", "restart": 1, "nonce": "newer"}')
+
+    monkeypatch.setattr(store, "_put", slow)
+    with pytest.raises(CheckpointError, match="taken over"):
+        store.save(20, files(20))
+    assert store.steps() == [20, 10]
+
+
+def test_a_claim_says_so_before_it_clears(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live writer of the old life is locked out first: what is cleared is not written again after it."""
+    temp = store.root / ".step-00000020.theirs.tmp"
+    temp.mkdir()
+    (temp / TENSORS).write_bytes(b"x")
+    newer = CheckpointStore(store.root, life={"restart": 1}, run="run1")
+    seen = []
+
+    def rmtree(path: Path, *, ignore_errors: bool = False) -> None:
+        owner = json.loads((store.root / "LIFE").read_text())["nonce"]
+        seen.append((owner, path.name, temp.exists()))
+        remove(path, ignore_errors=ignore_errors)
+
+    remove = shutil.rmtree
+    monkeypatch.setattr(checkpoint.shutil, "rmtree", rmtree)
+    newer.claim()
+    ((owner, name, there),) = seen
+    assert owner == newer.nonce
+    assert newer.nonce in name, "it was not emptied under the name that its writer knows"
+    assert not there
+    assert names(newer) == []
+
+
+def test_the_old_copy_is_looked_at_too(store: CheckpointStore) -> None:
+    """A writer that dies between the two renames of an exchange leaves its only copy under a hidden name."""
+    store.save(10, files(10))
+    store.save(20, files(20))
+    (store.root / "step-00000020").rename(store.root / ".old-step-00000020.other")
+    loaded = store.load()
+    assert loaded is not None
+    assert (loaded.step, loaded.files) == (20, files(20))
+
+
+def test_a_folder_of_another_run_is_refused(store: CheckpointStore) -> None:
+    """Two runs never adopt each other's weights, whoever claims first and whatever is left of LIFE."""
+    store.save(10, files(10))
+    other = CheckpointStore(store.root, run="run2")
+    with pytest.raises(CheckpointError, match="belongs to another run") as caught:
+        other.claim()
+    assert "run1" in str(caught.value)
+    assert "trainer.checkpoint.root" in caught.value.hint
+    (store.root / "LIFE").unlink()
+    with pytest.raises(CheckpointError, match="step-00000010 there is of run run1"):
+        other.load()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -100,6 +102,22 @@ def test_text_and_table(data: Path) -> None:
     assert classes.tolist() == [0, 1, 2]
     text.close()
     digits.close()
+
+
+def test_a_signal_to_all_processes_does_not_end_the_loader(data: Path) -> None:
+    """Slurm signals the workers too: the batches that the emergency save waits for still come."""
+    samples = open_samples(DataConfig("table", str(data / "digits.h5")), data)
+    feed = Feed(
+        samples, SampleOrder(0, len(samples)), batch_size=4, parts=[(0, 4)], span=range(40), workers=1
+    )
+    next(feed)
+    (worker,) = feed._iterator._workers
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        os.kill(worker.pid, number)
+    assert len([next(feed) for _ in range(39)]) == 39
+    assert worker.exitcode in (None, 0)
+    feed.close()
+    samples.close()
 
 
 def test_a_missing_file_says_where_and_how_to_make_it(tmp_path: Path) -> None:

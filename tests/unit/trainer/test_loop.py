@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
@@ -202,6 +203,41 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     assert all(one < step for one in saved)
 
 
+@pytest.mark.parametrize(
+    "optim", [["optim.clip=0"], ["optim._target_=torch.optim.SGD", "optim.lr=0.1"], ["optim.clip=1"]]
+)
+def test_a_gradient_that_is_not_finite_is_never_saved(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], optim: list[str]
+) -> None:
+    """Also where the loss is finite, nothing is clipped, or the optimizer is somebody else's."""
+    plain = runner.settings_of([f"data.path={data}/digits.h5", "trainer.checkpoint.every=1", *optim[:1]])
+    settings = dataclasses.replace(plain, model={"_target_": "odd_models.NoGradient"})
+    if "_target_" in optim[0]:
+        settings = dataclasses.replace(settings, optim={"_target_": "torch.optim.SGD", "lr": 0.1})
+    assert train(settings, JobEnv.from_environ({"SLURMKIT_RUN_DIR": str(tmp_path)})) == 1
+    assert "of step 1 is not finite" in capsys.readouterr().err
+    assert not events(tmp_path, "checkpoint")
+
+
+def test_accumulation_and_ranks_change_nothing_about_the_mean(
+    data: Path, tmp_path: Path, here: Callable[..., int]
+) -> None:
+    """One batch in one pass, in four passes, or on two ranks of two passes each: the same curve.
+
+    With plain SGD and no clipping, so that a gradient of another size is another curve.
+    """
+    overrides = ["optim=sgd", "optim.clip=0", "optim.lr=0.5", "model.dropout=0", "trainer.steps=20"]
+    assert here(*overrides) == 0
+    assert here(*overrides, "trainer.accumulate=4", run_dir=tmp_path / "parts") == 0
+    more = [f"data.path={data}/digits.h5", *overrides, "trainer.accumulate=2"]
+    with started(2, tmp_path / "ranks", more) as step:
+        assert step.wait() == [0, 0], step.said
+    whole = dict(proof(tmp_path / "run")["losses"])
+    assert whole[20] < whole[1] * 0.9
+    for name in ("parts", "ranks"):
+        assert dict(proof(tmp_path / name)["losses"]) == pytest.approx(whole, rel=1e-4)
+
+
 def test_time_based_saves(here: Callable[..., int], tmp_path: Path) -> None:
     """``checkpoint.seconds`` saves by the clock of rank 0; each save is one that all agreed on."""
     assert here("trainer.checkpoint.seconds=1e-6") == 0
@@ -213,7 +249,14 @@ def test_a_common_root_keeps_runs_apart(here: Callable[..., int], tmp_path: Path
     root = f"trainer.checkpoint.root={tmp_path}/scratch"
     assert here(root) == 0
     assert here(root, run_dir=tmp_path / "other") == 0
-    assert sorted(path.name for path in (tmp_path / "scratch").iterdir()) == ["other", "run"]
+    ids = [(tmp_path / name / "run_id").read_text() for name in ("other", "run")]
+    assert sorted(path.name for path in (tmp_path / "scratch").iterdir()) == [
+        f"other-{ids[0]}",
+        f"run-{ids[1]}",
+    ]
+    assert here(root, run_dir=tmp_path / "b" / "run") == 0, "the name of a run folder says nothing"
+    assert not events(tmp_path / "b" / "run", "resume")
+    assert events(tmp_path / "b" / "run", "finish")[0]["step"] == 30
 
 
 # -- several ranks -----------------------------------------------------------------------------------------

@@ -78,6 +78,38 @@ def test_training_goes_on_to_the_bit(optim: Any) -> None:
     assert facts["step"] == 3
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (OptimConfig(), OptimConfig(weight_decay=0.5, beta1=0.5, beta2=0.6)),
+        ({"_target_": "torch.optim.NAdam", "lr": 0.1}, {"_target_": "torch.optim.NAdam", "lr": 0.001}),
+    ],
+)
+def test_what_the_config_says_now_wins(before: Any, after: Any) -> None:
+    """A resumed run takes weight decay, betas and learning rate of its config, and the moments of the old."""
+    model, optimizer = small(before)
+    train(model, optimizer, 2)
+    tensors, facts = state.unpack(saved(model, optimizer))
+    other, fresh = small(after)
+    asked = [{key: value for key, value in group.items() if key != "params"} for group in fresh.param_groups]
+    state.restore_model(other, tensors)
+    state.restore_optimizer(fresh, tensors, facts)
+    now = [{key: value for key, value in group.items() if key != "params"} for group in fresh.param_groups]
+    assert now == asked
+    old = optimizer.state[optimizer.param_groups[0]["params"][0]]["exp_avg"]
+    assert torch.equal(fresh.state[fresh.param_groups[0]["params"][0]]["exp_avg"], old)
+
+
+def test_what_an_optimizer_keeps_in_a_group_is_state() -> None:
+    """What is no argument of the optimizer, such as a count of steps, comes back."""
+    model, optimizer = small()
+    optimizer.param_groups[0]["counted"] = 7
+    tensors, facts = state.unpack(saved(model, optimizer))
+    _, fresh = small()
+    state.restore_optimizer(fresh, tensors, facts)
+    assert fresh.param_groups[0]["counted"] == 7
+
+
 def test_tied_parameters_are_written_once() -> None:
     """The embedding and the head of the GPT are one tensor: safetensors would refuse two names for it."""
     model, optimizer = small()

@@ -101,7 +101,7 @@ def _experiment(config: DictConfig, options: Mapping[str, Any]) -> Experiment:
 
 def _command() -> list[str]:
     """What starts this app again for one point: its file or module, Hydra's flags, and the fixed overrides."""
-    from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
+    from slurmkit.launch.sweep import fixed_overrides  # noqa: PLC0415
 
     arguments = get_args_parser().parse_args(sys.argv[1:])
     spec = getattr(sys.modules["__main__"], "__spec__", None)
@@ -117,7 +117,7 @@ def _command() -> list[str]:
         flags += ["--config-path", arguments.config_path]
     if arguments.config_dir is not None:
         flags += ["--config-dir", str(Path(arguments.config_dir).absolute())]
-    fixed, _ = split_overrides(arguments.overrides, ours=False)
+    fixed = fixed_overrides(arguments.overrides)
     return [*start, *flags, *(override for override in fixed if not _only_for_sweeps(override))]
 
 

@@ -60,7 +60,7 @@ class SlurmkitSweeper(Sweeper):
             return composed
 
         with reported():
-            fixed, points = split_overrides(arguments, ours=kind != "function")
+            fixed, points = split_overrides(arguments, ours=kind != "function", loader=loader)
             under = "hydra.launcher." if kind == "function" else ""
             refuse_base60(loader, config, [*config.hydra.overrides.hydra, *fixed], under)
             check_sweep(points, compose)
