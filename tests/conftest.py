@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--renew-golden", action="store_true", help="write the golden files anew instead of comparing"
     )
+
+
+@pytest.fixture
+def missing() -> Callable[[str], None]:
+    """Skip a test for want of a program, saying which; under CI that fails, so that nothing is hidden."""
+
+    def stop(reason: str) -> None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+
+    return stop
 
 
 @pytest.fixture

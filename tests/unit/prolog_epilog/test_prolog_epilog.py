@@ -14,6 +14,7 @@ import pytest
 from slurmkit.paths import data_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 JOB = {
@@ -202,9 +203,10 @@ def test_a_file_that_cannot_be_renamed_stops_growing(hooks: Path) -> None:
     assert full.stat().st_size == 1024 + 1024 * 1024
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
-def test_the_healthy_path_starts_no_process(hooks: Path) -> None:
+def test_the_healthy_path_starts_no_process(hooks: Path, missing: Callable[[str], None]) -> None:
     """Once the folder is there, a hook is one process, one write to its file, and no network."""
+    if not shutil.which("strace"):
+        missing("strace is not installed")
     run(hooks, "prolog")
     trace = hooks.parent / "trace"
     argv = ["strace", "-f", "-o", str(trace), "-e", "trace=process,write,connect", str(hooks / "epilog")]
@@ -215,9 +217,10 @@ def test_the_healthy_path_starts_no_process(hooks: Path) -> None:
     assert sum("write(" in call for call in calls) == 1
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
-def test_shellcheck_finds_nothing() -> None:
+def test_shellcheck_finds_nothing(missing: Callable[[str], None]) -> None:
     """The scripts are clean by shellcheck's rules."""
+    if not shutil.which("shellcheck"):
+        missing("shellcheck is not installed")
     files = [str(data_dir("prolog_epilog") / name) for name in ("prolog", "epilog", "record.bash")]
     done = subprocess.run(["shellcheck", "-x", *files], capture_output=True, text=True, check=False)
     assert done.stdout == ""
