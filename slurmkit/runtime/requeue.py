@@ -10,6 +10,7 @@ COMPLETING, EndTime set           scancel           never
 RUNNING, SIGUSR1                  asked to          yes
 RUNNING, SIGTERM alone            unexplained       no
 any, SIGINT                       a person          no
+any but preempted, no signal      it failed         no
 ================================  ================  ====================
 
 Measured on Slurm 22.05.8. A handler that requeues at every SIGTERM brings cancelled jobs back, so the
@@ -189,11 +190,11 @@ def judge(job: Mapping[str, str], stop: Stop, restart: int = 0) -> Verdict:
 
     Args:
         job: the fields of ``scontrol show job``.
-        stop: the signals that came.
+        stop: the signals that came. None: a payload has failed, which a preemption alone excuses.
         restart: the life that asks.
     """
     cause = cause_of_stop(job, stop, restart)
-    if not cause.wants_requeue:
+    if not cause.wants_requeue or (stop is Stop.NONE and cause is not Cause.PREEMPTED):
         return Verdict(cause, requeue=False, why=cause.value)
     if job.get("BatchFlag", "1") == "0":
         return Verdict(cause, requeue=False, why=f"{cause.value}; an interactive job cannot be requeued")
