@@ -11,11 +11,13 @@ help: ## List these targets
 
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv with the pinned development requirements
+	@echo "$(VENV) is ready: . $(VENV)/bin/activate"
 
 $(VENV)/.ready: requirements-dev.txt pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "making $(VENV) with $$($(PYTHON) --version): torch and what else requirements-dev.txt pins; minutes, once"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -r requirements-dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 .PHONY: demo
@@ -23,17 +25,17 @@ demo: ## From nothing to a preempted, requeued, finished run on a real Slurm (in
 	@tests/demo/demo.sh
 
 .PHONY: test
-test: setup ## Unit tests, and the lab tests on a real Slurm of their own (under CI a missing Slurm fails)
+test: $(VENV)/.ready ## Unit tests, and the lab tests on a real Slurm of their own (under CI a missing Slurm fails)
 	$(BIN)/python -m pytest
 
 .PHONY: check
-check: setup ## Lint, format and types
+check: $(VENV)/.ready ## Lint, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
 .PHONY: bench
-bench: setup ## Measure what docs/benchmarks.md claims, and write it anew
+bench: $(VENV)/.ready ## Measure what docs/benchmarks.md claims, and write it anew
 	$(BIN)/python -m tests.bench
 
 .PHONY: clean

@@ -16,16 +16,20 @@ if TYPE_CHECKING:
 @click.command("cancel")
 @run_argument
 def cancel_command(run: str, runs_dir: Path) -> int:
-    """End a run for good; its ranks save first. RUN is a run folder, a run id, a Slurm job id, or `last`."""
+    """End a run, or one point of it (`12_3`), for good; ranks that save do so first.
+
+    RUN is a run folder, a run id, a Slurm job id, or `last`.
+    """
     from slurmkit import open_client  # noqa: PLC0415 - only once the words are sound
-    from slurmkit.launch.ledger import find_run  # noqa: PLC0415
+    from slurmkit.launch.ledger import find_point  # noqa: PLC0415
     from slurmkit.launch.watch import cancel_run  # noqa: PLC0415
 
-    found = find_run(run, runs_dir)
-    ended = cancel_run(found, open_client())
+    found, point = find_point(run, runs_dir)
+    ended = cancel_run(found, open_client(), point)
+    of = "" if point is None else f" of point {point}"
     note(
         f"{found.id}: cancelled job {', '.join(ended)}"
         if ended
-        else f"{found.id}: nothing to cancel, no job of it is there any more"
+        else f"{found.id}: nothing to cancel, no job{of} is there any more"
     )
     return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from slurmkit.cli.options import compose_options, json_option
-from slurmkit.cli.output import note, print_json
+from slurmkit.cli.output import note, print_json, print_script
 
 
 @click.command("compile")
@@ -41,5 +41,5 @@ def compile_command(
         )
         return 3 if plan.impossible and not force else 0
     check_plan(plan, force=force, say=note)
-    print(plan.script, end="")
+    print_script(plan.script)
     return 0

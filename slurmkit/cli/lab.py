@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import click
 
 from slurmkit.cli.options import json_option
@@ -47,9 +45,6 @@ def up_command(
     """  # noqa: D301 - \b is click's mark
     from slurmkit.lab.daemons import Lab  # noqa: PLC0415 - only once the words are sound
 
-    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: all of them leave nothing behind
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-            signal.signal(number, signal.default_int_handler)
     lab = Lab.up(
         name,
         nodes=nodes,
@@ -74,16 +69,20 @@ def down_command(name: str) -> None:
 @lab_command.command("status")
 @_name
 @json_option
-def status_command(name: str, *, as_json: bool) -> int:
-    """Say whether each daemon lives, and count nodes and jobs. Exits 1 if a daemon is dead."""
+def status_command(name: str, *, as_json: bool) -> None:
+    """Say whether each daemon lives, and count nodes and jobs.
+
+    Exits 1 if a daemon is dead or slurmctld does not answer, and shows its last words.
+    """
     from slurmkit.lab.daemons import Lab  # noqa: PLC0415
 
     status = Lab.open(name).status()
     if as_json:
         print_json(status.as_json())
     else:
-        print(status)
-    return 0 if status.healthy else 1
+        print(status, flush=True)
+    if status.trouble:
+        raise status.trouble
 
 
 @lab_command.command("shell", context_settings={"allow_interspersed_args": False})

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import click
 
 from slurmkit import __version__
-from slurmkit.errors import SlurmkitError
+from slurmkit.cli.output import note
+from slurmkit.errors import SlurmkitError, UsageError
 
 # Verb → (module, its command there, help). Help stands here so that `slurmkit --help` imports none of them.
 _VERBS = {
@@ -34,6 +37,16 @@ _VERBS = {
 
 class _LazyGroup(click.Group):
     """A group that imports a verb when it is called."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; a reader that has read enough is no failure: ``slurmkit logs RUN | head``."""
+        result: Any = 0
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return result
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -81,37 +94,52 @@ def _slurmkit(*, debug: bool) -> None:
 def main(argv: list[str] | None = None) -> None:
     """The console script's entry point; ends the process with the exit code."""
     words = sys.argv[1:] if argv is None else argv
+    # Closed by the caller (`>&-`), they are None, and what is meant for stderr would go to stdout.
+    sys.stdout, sys.stderr = (stream or _nowhere() for stream in (sys.stdout, sys.stderr))
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # all three ways to end us clean up behind them
-    sys.exit(_run(words))
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup it is ignored, and stays so
+            signal.signal(number, signal.default_int_handler)  # all ways to end us clean up behind them
+    sys.exit(run(words))
 
 
-def _run(words: list[str]) -> int:
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def run(words: list[str]) -> int:
+    """Run one command line in this process.
+
+    Args:
+        words: what follows ``slurmkit``.
+
+    Returns:
+        The exit code. With ``--debug`` an error is raised as it is.
+    """
     debug = (
         "--debug" in words[: next((index for index, word in enumerate(words) if word in _VERBS), len(words))]
     )
     try:
         result: Any = _slurmkit.main(args=words, prog_name="slurmkit", standalone_mode=False)
-    except SlurmkitError as error:
-        if debug:
-            raise
-        print(error.report(), file=sys.stderr)
-        return error.exit_code
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()  # it repeats what was typed
+        error.show(shown)
+        note(shown.getvalue().rstrip())
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        print("slurmkit: interrupted", file=sys.stderr)
+        note("slurmkit: interrupted")
         return 130
-    except FileNotFoundError as error:
-        if error.filename is not None:
+    except (SlurmkitError, OSError) as error:
+        if debug:
             raise
-        print(
-            "slurmkit: the current folder does not exist any more\n  hint: cd to one that does",
-            file=sys.stderr,
-        )
-        return 2
-    except BrokenPipeError:  # `slurmkit logs RUN | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        told = error if isinstance(error, SlurmkitError) else _of_the_system(error)
+        note(told.report())
+        return told.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _of_the_system(error: OSError) -> SlurmkitError:
+    """What the system refused, as an error of ours: no file or folder of a person's is worth a traceback."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return UsageError("the current folder does not exist any more", "cd to one that does")
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return SlurmkitError(f"{where}{error.strerror or error}", "see where it was with: slurmkit --debug …")

@@ -28,7 +28,7 @@ def compose_options(command: F) -> F:
 
 
 def run_argument(command: F) -> F:
-    """RUN, and where runs are looked for."""
+    """RUN, and where runs are looked for: the words of ``find_point``."""
     command = click.option(
         "--runs-dir",
         type=click.Path(path_type=Path),

@@ -20,16 +20,23 @@ _MOST_ROWS = 50
 @run_argument
 @json_option
 def status_command(run: str, runs_dir: Path, *, as_json: bool) -> int:
-    """Show what has become of a run: RUN is a run folder, a run id, a Slurm job id, or `last`.
+    """Show what has become of a run, or of one point of it: `12_3`.
 
-    Works with and without accounting, and from any login node that sees the run folder.
+    RUN is a run folder, a run id, a Slurm job id, or `last`. Works with and without accounting, and from any
+    login node that sees the run folder. On a terminal the columns have a header; elsewhere each line is one
+    point, with tabs between point, job, state, nodes, restarts and reason. Programs read --json.
     """
     from slurmkit import open_client  # noqa: PLC0415 - only once the words are sound
-    from slurmkit.launch.ledger import find_run  # noqa: PLC0415
+    from slurmkit.errors import RunNotFoundError  # noqa: PLC0415
+    from slurmkit.launch.ledger import find_point  # noqa: PLC0415
     from slurmkit.launch.watch import run_status, summary  # noqa: PLC0415
 
-    found = find_run(run, runs_dir)
-    statuses = run_status(found, open_client())
+    found, point = find_point(run, runs_dir)
+    statuses = [
+        status for status in run_status(found, open_client()) if point is None or status.point == point
+    ]
+    if point is not None and not statuses:
+        raise RunNotFoundError(f"no task {point} in {found.id}", f"see them with: slurmkit status {found.id}")
     counts = summary(statuses)
     if as_json:
         print_json(

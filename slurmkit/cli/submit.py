@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
 
 from slurmkit.cli.options import compose_options
-from slurmkit.cli.output import note
+from slurmkit.cli.output import note, print_script
 
 
 @click.command("submit")
@@ -41,16 +42,18 @@ def submit_command(
     from slurmkit.config.load import check_points  # noqa: PLC0415
     from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
 
-    fixed, points = split_overrides(overrides, ours=True) if multirun else (list(overrides), None)
-    experiment = load_experiment(fixed, config_name, config_dir, whole=points is None)
-    if points is not None:
-        check_points(points, fixed, config_name, config_dir)  # a misspelt key fails here, not in every task
+    if multirun:
+        fixed, points = split_overrides(overrides)
+        experiment = check_points(points, fixed, config_name, config_dir)
+    else:
+        experiment, points = load_experiment(overrides, config_name, config_dir), None
     if dry_run:
         place = Place(cwd=str(Path.cwd()))
-        print(compile_job(experiment, None, place, points=points).script, end="")
+        print_script(compile_job(experiment, None, place, points=points).script)
         return 0
     run = submit(experiment, points, force=force, say=note)
-    print(run.path)
+    with contextlib.suppress(BrokenPipeError):  # whoever waits may want the exit code alone
+        print(run.path, flush=True)
     return _wait(run.path) if wait else 0
 
 
@@ -60,6 +63,10 @@ def _wait(path: Path) -> int:
     from slurmkit import Run, open_client  # noqa: PLC0415
     from slurmkit.launch.watch import summary, wait_for  # noqa: PLC0415
 
-    statuses = wait_for(Run(path), open_client(), time.sleep)
+    try:
+        statuses = wait_for(Run(path), open_client(), time.sleep, say=note)
+    except KeyboardInterrupt:
+        note(f"the job goes on; end it with: slurmkit cancel {path.name}")
+        raise
     note(", ".join(f"{count} {state}" for state, count in summary(statuses).items()))
     return 0 if all(status.state == "COMPLETED" for status in statuses) else 1

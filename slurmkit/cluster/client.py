@@ -31,6 +31,10 @@ class SlurmClient(Protocol):
         """``scontrol show job`` of one job, or ``None`` once Slurm has forgotten it."""
         ...
 
+    def script(self, job_id: str) -> str | None:
+        """The batch script that Slurm keeps of a job of ours, or ``None`` where it shows none."""
+        ...
+
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         """What ``squeue`` knows of these jobs: one record a task, ended ones included for some minutes."""
         ...

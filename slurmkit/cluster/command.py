@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slurmkit.cluster import parse
 from slurmkit.cluster.model import ClusterSnapshot
-from slurmkit.errors import MissingProgramError, SlurmRefusedError, SlurmUnavailableError
+from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
 
 __all__ = ["CommandClient", "Runner", "clean_environ", "is_unreachable", "run_slurm", "unavailable"]
 
@@ -19,6 +19,7 @@ __all__ = ["CommandClient", "Runner", "clean_environ", "is_unreachable", "run_sl
 Runner = Callable[[Sequence[str]], tuple[int, str, str]]
 
 _TIMEOUT = 30.0  # seconds; a controller that says nothing for so long is down for our purposes
+_REFUSED = 1.5  # a host on which no slurmctld listens says so at once
 _SBATCH_TIMEOUT = 300.0  # sbatch retries for two minutes where the controller is full
 #: squeue --Format pads and cuts to these widths. The cut list of nodes of a huge job is only shown, never read.
 _QUEUE_FIELDS = {
@@ -31,6 +32,7 @@ _QUEUE_FIELDS = {
     "Command": 600,
 }
 _HISTORY_FIELDS = ("JobID", "State", "NodeList", "JobName")
+_START_A_LAB = 'eval "$(slurmkit lab up)"'
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 
 
@@ -59,8 +61,7 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
     """Run one of Slurm's commands.
 
     Raises:
-        MissingProgramError: if the command is not installed.
-        SlurmUnavailableError: if it did not answer in 30 s, or has no slurm.conf to begin with.
+        SlurmUnavailableError: if it is not installed, did not answer in 30 s, or has no slurm.conf to begin with.
     """
     _check_conf()
     submitting = argv[0] == "sbatch"
@@ -72,9 +73,9 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
             argv, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, env=env
         )
     except FileNotFoundError as error:
-        raise MissingProgramError(
+        raise SlurmUnavailableError(
             f"{argv[0]} is not installed here, so no Slurm cluster can be asked",
-            "run this on a login node, install Slurm's client commands (Debian: slurm-client), or start one with: slurmkit lab up",
+            f"run this on a login node, install Slurm's client commands (Debian: slurm-client), or start one: {_START_A_LAB}",
         ) from error
     except subprocess.TimeoutExpired as error:
         raise SlurmUnavailableError(
@@ -122,7 +123,7 @@ def _no_conf(said: str) -> SlurmUnavailableError:
     where = f"SLURM_CONF={conf}" if conf else "/etc/slurm/slurm.conf (SLURM_CONF is not set)"
     return SlurmUnavailableError(
         f"slurm.conf cannot be read at {where}: {said}",
-        "set SLURM_CONF to the cluster's slurm.conf, or start a lab: slurmkit lab up",
+        f"set SLURM_CONF to the cluster's slurm.conf, or start a lab: {_START_A_LAB}",
     )
 
 
@@ -140,9 +141,17 @@ class CommandClient:
 
     def _answers(self) -> None:
         """A ping takes 10 ms, up or down; every other command retries a dead controller for 9 s and more."""
+        asked = time.monotonic()
         code, out, err = self._run(("scontrol", "ping"))
-        if "is UP" not in out:
-            raise unavailable(err or out.partition("\n")[0] or f"scontrol ping ended with {code}")
+        if "is UP" in out:
+            return
+        waited = time.monotonic() - asked
+        if waited >= _REFUSED:
+            raise SlurmUnavailableError(
+                f"slurmctld did not answer within {waited:.0f} s: it is busy, or hangs, or its host does not respond",
+                "try again in a minute; see it with: scontrol ping",
+            )
+        raise unavailable(err or out.partition("\n")[0] or f"scontrol ping ended with {code}")
 
     def snapshot(self) -> ClusterSnapshot:
         """Read the cluster with four calls at once (each costs 10 ms, and 0.1 s on 10,000 nodes)."""
@@ -200,6 +209,12 @@ class CommandClient:
             raise unavailable(err or out)
         return parse.parse_job(out) or None
 
+    def script(self, job_id: str) -> str | None:
+        """See ``SlurmClient.script``."""
+        self._answers()
+        code, out, _ = self._run(("scontrol", "write", "batch_script", job_id, "-"))
+        return None if code else out
+
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         """See ``SlurmClient.queue``."""
         self._answers()
@@ -234,7 +249,7 @@ class CommandClient:
                     f"--format={','.join(_HISTORY_FIELDS)}",
                 )
             )
-        except MissingProgramError:
+        except SlurmUnavailableError:  # sacct is not installed, or its slurmdbd hangs
             return None
         if code:
             return None

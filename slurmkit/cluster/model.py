@@ -18,6 +18,8 @@ __all__ = ["ClusterConfig", "ClusterSnapshot", "Gres", "Node", "Partition"]
 _UNFIT = frozenset(
     {"DOWN", "ERROR", "FUTURE", "UNKNOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "MAINTENANCE", "INVALID_REG"}
 )
+#: Flags of a node that Slurm itself powers up or down: for so long it answers nobody.
+_POWER = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP", "POWER_UP"})
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,12 @@ class Node:
 
     @property
     def usable(self) -> bool:
-        """Whether the node runs jobs or will without anybody's help (a powered-down cloud node does)."""
-        return not self.states & _UNFIT
+        """Whether the node runs jobs or will without anybody's help.
+
+        A powered-down cloud node does, and one that is being powered up, which does not respond yet.
+        """
+        expected = {"NOT_RESPONDING"} if self.states & _POWER else set()
+        return not self.states & _UNFIT - expected
 
     def gres_count(self, name: str, kind: str = "") -> int:
         """How many of ``name`` (of type ``kind``, or of any) the node has, in use or not."""
@@ -95,10 +101,13 @@ class ClusterConfig:
 
     @property
     def rewriters(self) -> tuple[str, ...]:
-        """Plugins that may change a job between ``sbatch`` and the queue, so that nothing is certain."""
-        found = (self.option("JobSubmitPlugins"), self.option("CliFilterPlugins"))
+        """Plugins that may change a job between ``sbatch`` and the queue, such as ``job_submit/lua``."""
+        kinds = {"job_submit": "JobSubmitPlugins", "cli_filter": "CliFilterPlugins"}
         return tuple(
-            name.strip() for text in found for name in text.split(",") if name.strip() not in {"", "none"}
+            f"{kind}/{name.strip().removeprefix(f'{kind}/')}"
+            for kind, option in kinds.items()
+            for name in self.option(option).split(",")
+            if name.strip() not in {"", "none"}
         )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slurmkit.config.schema import Experiment
 
 __all__ = ["Directives", "job_directives", "quote", "render"]
@@ -33,8 +35,7 @@ def job_directives(experiment: Experiment, output: str, array: int | None) -> Di
         value = getattr(resources, key)
         if value is not None:
             options[key.replace("_", "-")] = str(value)
-    if resources.exclusive is not None and resources.exclusive.lower() != "false":
-        options["exclusive"] = None if resources.exclusive.lower() == "true" else resources.exclusive
+    options |= _flags({"exclusive": resources.exclusive})
     if topology.switches is not None:
         options["switches"] = f"{topology.switches}@{topology.wait}"
     if requeue.signal is not None and requeue.signal_lead:
@@ -45,16 +46,16 @@ def job_directives(experiment: Experiment, output: str, array: int | None) -> Di
         options["array"] = f"0-{array - 1}{throttle}"
     options["open-mode"] = "append"
     options["output"] = output
-    return options | _extra(experiment)
+    return options | _flags(resources.extra)
 
 
-def _extra(experiment: Experiment) -> Directives:
-    """``resources.extra`` in sbatch's form: ``true`` is a bare flag, ``false`` and ``null`` say nothing."""
-    found: Directives = {}
-    for name, value in experiment.resources.extra.items():
-        if value is not None and value is not False:
-            found[str(name).replace("_", "-")] = None if value is True else str(value)
-    return found
+def _flags(asked: Mapping[str, Any]) -> Directives:
+    """Options of any type in sbatch's form: ``true`` is a bare flag, ``false`` and ``null`` say nothing."""
+    return {
+        str(name).replace("_", "-"): None if value is True else str(value)
+        for name, value in asked.items()
+        if value is not None and value is not False
+    }
 
 
 def quote(value: str) -> str:

@@ -144,9 +144,9 @@ def _below(cwd: str, folder: str) -> str:
 
 
 def folder_name(name: str) -> str:
-    """A job's name as part of a file's: no slash, no blank, not hidden, and short enough for every file system."""
+    """A job's name as part of a file's: no slash, no blank, not hidden, no option, and short enough for every file system."""
     kept = "".join(character if character.isalnum() or character in "._-" else "_" for character in name)
-    return kept.lstrip(".").encode()[:80].decode(errors="ignore") or "run"
+    return kept.lstrip(".-").encode()[:80].decode(errors="ignore") or "run"
 
 
 def _output(experiment: Experiment, place: Place, array: int | None) -> str:

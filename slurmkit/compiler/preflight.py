@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slurmkit.compiler.finding import Finding, Verdict, doubted
-from slurmkit.config.schema import each_gpu, mounted
+from slurmkit.compiler.gres import asked_gres, gres_findings, mixed_gres
+from slurmkit.config.schema import mounted
 from slurmkit.units import (
     UNLIMITED,
-    Gres,
     format_duration,
     format_memory,
     parse_duration,
-    parse_gres,
     parse_memory,
     parse_time_limit,
 )
@@ -26,6 +25,13 @@ if TYPE_CHECKING:
     from slurmkit.config.schema import Experiment
 
 __all__ = ["Finding", "Verdict", "preflight"]
+
+#: What a signal ahead of the time limit does to each kind of payload.
+_SIGNALLED = {
+    "trainer": "the run only saves and requeues",
+    "command": "ends a command that does not catch it",
+    "function": "ends a task that does not catch it",
+}
 
 
 def preflight(
@@ -74,6 +80,8 @@ def _array(array: int | None, snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _findings(experiment: Experiment, snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    yield from mixed_gres(experiment)
+    yield from _data(experiment)
     asked = experiment.resources.partition
     names = [name.strip() for name in asked.split(",")] if asked else [None]
     found = [snapshot.partition(name) for name in names]
@@ -89,6 +97,19 @@ def _findings(experiment: Experiment, snapshot: ClusterSnapshot) -> Iterator[Fin
         for partition in partitions
     ]
     yield from (finding for code, finding in each[0].items() if all(code in other for other in each[1:]))
+
+
+def _data(experiment: Experiment) -> Iterator[Finding]:
+    """The nodes may see what the login node does not: nobody can tell from here."""
+    if experiment.unseen:
+        yield Finding(
+            "data.unseen",
+            Verdict.UNKNOWN,
+            "data.path",
+            f"{experiment.unseen} cannot be seen from here",
+            "an HDF5 file that every node sees",
+            "data.path=FILE, or make it: python -m trainer.data prepare",
+        )
 
 
 def _unknown_partition(name: str | None, snapshot: ClusterSnapshot) -> Finding:
@@ -157,7 +178,7 @@ def _node_findings(
     yield from _nodes(experiment, partition, nodes)
     yield from _node_size(experiment, partition, nodes)
     unread = next((node for node in nodes if node.unread_gres), None)
-    gres = _gres(experiment, partition, nodes)
+    gres = gres_findings(experiment, partition, nodes)
     if unread is not None:
         gres = doubted(gres, f"Gres={','.join(unread.unread_gres)} of {unread.name} cannot be read")
     yield from gres
@@ -193,7 +214,7 @@ def _time(experiment: Experiment, partition: Partition) -> Iterator[Finding]:
             "signal.lead",
             Verdict.NOT_NOW,
             "requeue.signal_lead",
-            f"{lead} s ahead of a limit of {asked:.0f} s: the signal comes at once, and the run only saves and requeues",
+            f"{lead} s ahead of a limit of {asked:.0f} s: the signal comes at once, and {_SIGNALLED[experiment.payload.kind]}",
             f"less than {asked:.0f}",
             f"requeue.signal_lead={int(asked) // 4}",
         )
@@ -233,7 +254,7 @@ def _cpus(experiment: Experiment, partition: Partition, most: int) -> Iterator[F
     resources = experiment.resources
     tasks, gpus = (
         resources.ntasks_per_node,
-        sum(item.count for _, item in _asked_gres(experiment) if item.name == "gpu"),
+        sum(item.count for _, item in asked_gres(experiment) if item.name == "gpu"),
     )
     key, each, times, what = "cpus_per_task", resources.cpus_per_task or 1, tasks, "tasks"
     if resources.cpus_per_gpu is not None and gpus:
@@ -268,70 +289,6 @@ def _node_size(experiment: Experiment, partition: Partition, nodes: Sequence[Nod
                 f"up to {format_memory(memory)}",
                 f"resources.mem={format_memory(memory)}",
             )
-
-
-def _asked_gres(experiment: Experiment) -> list[tuple[str, Gres]]:
-    """Everything asked a node, with the key that asks for it; what is asked twice is one sum."""
-    resources = experiment.resources
-    sums: dict[tuple[str, str, str], int] = {}
-    for key, times in (("gres", 1), ("gpus_per_node", 1), ("gpus_per_task", resources.ntasks_per_node)):
-        text = getattr(resources, key)
-        for item in parse_gres(text if key == "gres" else each_gpu(text)) if text is not None else ():
-            place = (f"resources.{key}", item.name, item.type)
-            sums[place] = sums.get(place, 0) + item.count * times
-    return [(key, Gres(name, kind, count)) for (key, name, kind), count in sums.items() if count]
-
-
-def _gres(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) -> Iterator[Finding]:
-    for key, asked in _asked_gres(experiment):
-        present = sorted({f"{item.name}:{item.type}".rstrip(":") for node in nodes for item in node.gres})
-        most = max(node.gres_count(asked.name, asked.type) for node in nodes)
-        wanted = f"{asked.name}:{asked.type}".rstrip(":")
-        if most == 0:
-            near = (difflib.get_close_matches(wanted, present, 1, 0.0) or [""])[0]
-            same = next((name for name in present if name.lower() == wanted.lower()), "")
-            note = f" (it has {same}: Slurm tells capital letters apart)" if same else ""
-            if near:
-                count = max(node.gres_count(*near.split(":")) for node in nodes)
-                mend = f"{near}:{min(asked.count, count)}"
-            else:
-                mend = "null"
-            value = mend.removeprefix("gpu:") if key != "resources.gres" else mend
-            yield Finding(
-                "gres.type",
-                Verdict.IMPOSSIBLE,
-                key,
-                f"no node of {partition.name} has {wanted}{note}",
-                ", ".join(present) or "no gres at all",
-                f"{key}={value}",
-            )
-        elif asked.count > most:
-            yield Finding(
-                "gres.count",
-                Verdict.IMPOSSIBLE,
-                key,
-                f"got {asked.count} of {wanted} a node; no node of {partition.name} has more than {most}",
-                f"1 to {most}",
-                _count_override(key, wanted, most, experiment),
-            )
-        else:
-            able = sum(node.gres_count(asked.name, asked.type) >= asked.count for node in nodes)
-            if able < experiment.resources.nodes <= len(nodes):
-                yield Finding(
-                    "gres.nodes",
-                    Verdict.IMPOSSIBLE,
-                    "resources.nodes",
-                    f"{experiment.resources.nodes} nodes with {asked.count} of {wanted} are asked; {partition.name} has {able}",
-                    f"1 to {able}",
-                    f"resources.nodes={able}",
-                )
-
-
-def _count_override(key: str, wanted: str, most: int, experiment: Experiment) -> str:
-    if key == "resources.gres":
-        return f"{key}={wanted}:{most}"
-    count = most // experiment.resources.ntasks_per_node if key == "resources.gpus_per_task" else most
-    return f"{key}={':'.join([*wanted.split(':')[1:], str(max(count, 1))])}"
 
 
 def _switches(experiment: Experiment, snapshot: ClusterSnapshot, nodes: Sequence[Node]) -> Iterator[Finding]:

@@ -13,12 +13,15 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
+from slurmkit.config.written import key_of
 from slurmkit.errors import ConfigError, SlurmkitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["USER_ERRORS", "explain", "explained", "keys_of"]
+    from hydra.core.config_loader import ConfigLoader
+
+__all__ = ["USER_ERRORS", "explain", "explained", "keys_of", "known_keys"]
 
 #: What a wrong value raises where a composed config is turned into our dataclasses.
 USER_ERRORS = (HydraException, OmegaConfBaseException, FrozenInstanceError, TypeError, ValueError)
@@ -75,6 +78,8 @@ def explain(
     """
     return (
         _unreadable(error, overrides)
+        or _sweep(error)
+        or _no_variable(error)
         or _bad_choice(error, overrides, options_of)
         or _bad_file(error)
         or _bad_key(error, overrides, known_keys)
@@ -99,6 +104,38 @@ def _unreadable(error: Exception, overrides: Sequence[str]) -> ConfigError | Non
         f"{key[1] + ': ' if key else ''}an interpolation that cannot be read: {str(found).splitlines()[0]}",
         "write it as ${key}, and a dollar sign of your own as \\${",
     )
+
+
+def _sweep(error: Exception) -> ConfigError | None:
+    """Several values without ``-m``."""
+    word = re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.+?)'(?:\n| requires)", str(error))
+    if word is None:
+        return None
+    key, _, value = word[1].partition("=")
+    return ConfigError(
+        f"{word[1]}: several values for one key are a sweep",
+        f"to run it as one: slurmkit submit -m {word[1]}; one list is {key}=[{value}], one text '{key}=\"{value}\"'",
+    )
+
+
+def _no_variable(error: Exception) -> ConfigError | None:
+    """``${HOME}``: a shell's variable to a person, a key of the config to Hydra. So is ``${x}`` of a sweep over x."""
+    found = re.search(
+        r"Interpolation key '(\w+)' not found(?:.*?full_key: (payload\.command|[\w.]+))?",
+        str(error),
+        re.DOTALL,
+    )
+    if found is None:
+        return None
+    name, where = found[1], found[2] or ""
+    message = f"{where + ': ' if where else ''}Interpolation key '{name}' not found: to Hydra ${{{name}}} is a key of the config"
+    if name.isupper():
+        hint = f"its value here is ${{oc.env:{name}}}; for bash to read it on the node, in env.setup or bash -c, write \\${{{name}}}"
+    elif where == "payload.command":
+        hint = f"in a sweep each point's words follow the command by themselves, as {name}=1; a dollar sign of your own is \\${{"
+    else:
+        return None
+    return ConfigError(message, hint)
 
 
 def _bad_file(error: Exception) -> ConfigError | None:
@@ -156,9 +193,9 @@ def _bad_choice(
         )
     if "Config group override must be a string or a list" in text:
         for group, value in (item.split("=", 1) for item in overrides if "=" in item):
-            listed = list(options_of(_key(group)))
+            listed = list(options_of(key_of(group)))
             if listed and value not in listed:
-                return _no_choice(_key(group), value, listed)
+                return _no_choice(key_of(group), value, listed)
     return None
 
 
@@ -178,7 +215,7 @@ def _bad_key(
     where = f"{in_file[1]}.yaml: " if in_file else ""
     key = _failed_key(text, () if in_file else overrides)
     if key is not None and _NO_KEY.search(text):
-        known = known_keys([item for item in overrides if _key(item) != key] if not in_file else ())
+        known = known_keys([item for item in overrides if key_of(item) != key] if not in_file else ())
         if known and key not in known:
             near = difflib.get_close_matches(key, sorted(known), 3, 0.5)
             tops = ", ".join(sorted(name for name in known if "." not in name))
@@ -202,13 +239,9 @@ def _lines(error: object) -> list[str]:
     return list(filter(None, ours)) or [type(error).__name__]
 
 
-def _key(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~").partition("@")[0]
-
-
 def _failed_key(text: str, overrides: Sequence[str]) -> str | None:
     """The key that the error speaks of: Hydra and OmegaConf name it in several ways."""
-    keys = [key for key in map(_key, overrides) if key]
+    keys = [key for key in map(key_of, overrides) if key]
     field = re.search(r"cannot assign to field '(\w+)'", text)
     if field:  # a frozen dataclass knows nothing but the last word
         return next((key for key in keys if key.rpartition(".")[2] == field[1]), field[1])
@@ -219,6 +252,23 @@ def _failed_key(text: str, overrides: Sequence[str]) -> str | None:
     if match:
         return match[1]
     return next((key for key in keys if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w])", text)), None)
+
+
+def known_keys(
+    compose: Callable[[Sequence[str]], DictConfig], loader: ConfigLoader, others: Sequence[str]
+) -> set[str]:
+    """Every group, and every key of the config as some overrides make it (or as it is without any).
+
+    Args:
+        compose: Hydra's composition of a list of overrides.
+        loader: lists the groups.
+        others: the overrides that are not at fault.
+    """
+    try:
+        config = compose(others)
+    except Exception:  # noqa: BLE001 - the config itself may be broken: then no key of it is known
+        return known_keys(compose, loader, []) if others else set()
+    return {group for group in loader.list_groups("") if group != "hydra"} | keys_of(config)
 
 
 def keys_of(config: DictConfig) -> set[str]:

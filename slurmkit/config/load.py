@@ -17,22 +17,25 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from slurmkit.config.base60 import refuse_base60
-from slurmkit.config.explain import USER_ERRORS, explain, explained, keys_of
+from slurmkit.config.explain import USER_ERRORS, explain, explained, known_keys
 from slurmkit.config.register import register_app
 from slurmkit.config.schema import SECTIONS, Experiment, Payload, Resources, mounted
 from slurmkit.config.sweep import check_sweep
 from slurmkit.config.training import Settings, check_batch
+from slurmkit.config.written import as_written, refuse_misread
 from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hydra.core.config_loader import ConfigLoader
+
 __all__ = [
     "check_points",
     "check_trainer",
     "compose",
+    "experiment_of",
     "load_experiment",
     "sections_of",
     "settings_of",
@@ -63,10 +66,10 @@ def load_experiment(
     """
 
     def build(config: DictConfig) -> Experiment:
-        refuse_base60(GlobalHydra.instance().config_loader(), config, overrides)
-        return _experiment(config, overrides, config_name, config_dir, whole=whole)
+        loader = GlobalHydra.instance().config_loader()
+        return experiment_of(loader, config, overrides, config_dir, whole=whole)
 
-    return compose(overrides, build, config_name, config_dir)
+    return compose(overrides, build, config_name, config_dir, whole=whole)
 
 
 def check_points(
@@ -74,8 +77,8 @@ def check_points(
     fixed: Sequence[str],
     config_name: str = "config",
     config_dir: str | Path | None = None,
-) -> None:
-    """Refuse a sweep whose points cannot be composed, with a few compositions whatever their number.
+) -> Experiment:
+    """Refuse a sweep whose points cannot be composed, or are of different jobs, at a cost that their number leaves alone.
 
     Args:
         points: one list of overrides a point.
@@ -83,21 +86,27 @@ def check_points(
         config_name: as in ``load_experiment``.
         config_dir: as in ``load_experiment``.
 
+    Returns:
+        What all points share: ``load_experiment`` of the fixed overrides, not ``whole``.
+
     Raises:
-        ConfigError: for a key that does not exist, a choice that no group has, and for values that a
-            trainer would refuse.
+        ConfigError: for a key that does not exist, a choice that no group has, values that a trainer would
+            refuse, and for points that are not of one job.
     """
 
-    def compose_one(point: Sequence[str]) -> DictConfig:
+    def compose_one(point: Sequence[str]) -> tuple[Experiment, list[str]]:
         words = [*fixed, *point]
 
-        def build(config: DictConfig) -> DictConfig:
-            _experiment(config, words, config_name, config_dir)
-            return config
+        def build(config: DictConfig) -> tuple[Experiment, list[str]]:
+            loader = GlobalHydra.instance().config_loader()
+            experiment = experiment_of(loader, config, words, config_dir, point=point)
+            return experiment, list(config.hydra.runtime.choices)
 
         return compose(words, build, config_name, config_dir)
 
-    check_sweep(points, compose_one)
+    base = load_experiment(fixed, config_name, config_dir, whole=False)
+    check_sweep(points, base, compose_one)
+    return base
 
 
 def compose(
@@ -105,6 +114,8 @@ def compose(
     build: Callable[[DictConfig], T],
     config_name: str = "config",
     config_dir: str | Path | None = None,
+    *,
+    whole: bool = True,
 ) -> T:
     """Compose a config and build something of it, with the errors of ``load_experiment``.
 
@@ -113,18 +124,19 @@ def compose(
         build: gets the composed config, and may resolve it.
         config_name: the primary config, without ``.yaml``.
         config_dir: a folder of your own that is searched after slurmkit's.
+        whole: false where each point of a sweep makes choices that are still open.
 
     Raises:
         ConfigError: for anything that Hydra, OmegaConf or the schema refuses.
     """
     with _hydra(config_dir) as hydra:
+        loader = hydra.config_loader
 
         def known(others: Sequence[str]) -> set[str]:
-            return _known_keys(hydra, config_name, others)
+            return known_keys(lambda words: _compose(hydra, config_name, words), loader, others)
 
-        loader = hydra.config_loader
         with explained(overrides, known, loader.get_group_options):
-            config = _compose(hydra, config_name, overrides)
+            config = _compose(hydra, config_name, overrides, RunMode.RUN if whole else RunMode.MULTIRUN)
         with explained(overrides, known, loader.get_group_options, USER_ERRORS):
             return build(config)
 
@@ -166,44 +178,78 @@ def without_hydra(config: DictConfig) -> DictConfig:
     return plain
 
 
-def _compose(hydra: Hydra, config_name: str, overrides: Sequence[str]) -> DictConfig:
+def _compose(
+    hydra: Hydra, config_name: str, overrides: Sequence[str], mode: RunMode = RunMode.RUN
+) -> DictConfig:
     return hydra.compose_config(
         config_name=config_name,
-        overrides=list(overrides),
-        run_mode=RunMode.RUN,
+        overrides=as_written(overrides),
+        run_mode=mode,
         with_log_configuration=False,
         from_shell=True,
     )
 
 
-def _experiment(
+def experiment_of(
+    loader: ConfigLoader,
     config: DictConfig,
     overrides: Sequence[str],
-    config_name: str,
     config_dir: str | Path | None,
     *,
     whole: bool = True,
+    point: Sequence[str] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Experiment:
-    absent = [name for name in ("name", "runs_dir", "payload", *SECTIONS) if name not in config]
+    """The experiment of a composed config of our own apps, with all that can be refused.
+
+    Args:
+        loader: Hydra's, that composed it.
+        config: with its ``hydra`` node.
+        overrides: the words that it was composed of.
+        config_dir: as in ``load_experiment``.
+        whole: as in ``load_experiment``.
+        point: those of them that are one point's alone, as in ``refuse_misread``.
+        options: the sections that count, where they are not those at the top.
+
+    Raises:
+        ConfigError: as ``load_experiment``.
+    """
+    name = config.hydra.job.config_name
+    absent = [key for key in ("name", "runs_dir", "payload", *SECTIONS) if key not in config]
     if absent:
         raise ConfigError(
-            f"--config-name {config_name}: no experiment: it has no {', '.join(absent)}",
+            f"--config-name {name}: no experiment: it has no {', '.join(absent)}",
             "begin its defaults list with: - config",
         )
+    refuse_misread(loader, config, overrides, point=point)
     plain = without_hydra(config)
     missing = sorted(OmegaConf.missing_keys(plain))
     if missing and whole:
         raise ConfigError(f"{', '.join(missing)}: no value is set", f"set {missing[0]}=VALUE")
     sections = sections_of(config)
-    flags = [] if config_name == "config" else ["--config-name", config_name]
+    if options is not None:
+        sections = sections_of(options)
+    flags = [] if name == "config" else ["--config-name", name]
     flags += [] if config_dir is None else ["--config-dir", os.fspath(config_dir)]
-    payload = _payload(config, ["-m", "trainer", *flags, *overrides])
+    payload = _payload(config, ["-m", "trainer", *flags, *overrides], whole=whole)
+    unseen = ""
     if payload.kind == "trainer" and whole:
         check_trainer(config, sections["resources"])
+        unseen = "" if _seen(config.data.path) else config.data.path
     resolved: Any = OmegaConf.to_container(plain, resolve=True)
     return Experiment(
-        name=config.name, runs_dir=config.runs_dir, payload=payload, config=resolved, **sections
+        name=config.name,
+        runs_dir=config.runs_dir,
+        payload=payload,
+        config=resolved,
+        unseen=unseen,
+        **sections,
     )
+
+
+def _seen(path: str) -> bool:
+    """Whether there is such a file; pathlib would raise where a home or a folder is closed to us."""
+    return os.path.exists(os.path.expanduser(path))  # noqa: PTH110, PTH111
 
 
 def sections_of(options: Mapping[str, Any], mount: str = "") -> dict[str, Any]:
@@ -232,7 +278,9 @@ def sections_of(options: Mapping[str, Any], mount: str = "") -> dict[str, Any]:
                 f"there is no config key '{mount}{name}.{new}'; accepted are {', '.join(known)}",
                 f"did you mean {mount}{name}.{near[0]}?"
                 if near
-                else f"any other option of sbatch goes into {mount}resources.extra",
+                else f"any other option of sbatch goes into {mount}resources.extra"
+                if name == "resources"
+                else f"remove {mount}{name}.{new}",
             ) from error
         except OmegaConfBaseException as error:
             if not mount:
@@ -241,13 +289,15 @@ def sections_of(options: Mapping[str, Any], mount: str = "") -> dict[str, Any]:
     return found
 
 
-def _payload(config: DictConfig, trainer: list[str]) -> Payload:
+def _payload(config: DictConfig, trainer: list[str], *, whole: bool) -> Payload:
     if config.payload.kind == "function":
         raise ConfigError(
             "payload.kind: got 'function', the task of a Hydra app of your own, which its launcher starts; "
             "accepted here are trainer and command",
             "set payload=trainer, or in your app's command line: -m hydra/launcher=slurmkit",
         )
+    if not whole and config.payload.kind == "command" and not config.payload.command:
+        return Payload("command", ["???"])  # the points say it, which check_sweep refuses
     payload: Any = OmegaConf.to_object(config.payload)
     return Payload("trainer", trainer) if payload.kind == "trainer" else payload
 
@@ -285,12 +335,3 @@ def check_trainer(config: DictConfig, resources: Resources) -> None:
     words = [*map(str, resources.extra), *resources.srun_args]
     if not any(word.lstrip("-").startswith("n") for word in words):  # ntasks, nodes: who knows how many ranks
         check_batch(trainer.batch_size, trainer.accumulate, resources.nodes * resources.ntasks_per_node)
-
-
-def _known_keys(hydra: Hydra, config_name: str, others: Sequence[str]) -> set[str]:
-    """Every group, and every key of the config as the other overrides make it (or as it is without any)."""
-    try:
-        config = _compose(hydra, config_name, others)
-    except Exception:  # noqa: BLE001 - the config itself may be broken: then no key of it is known
-        return _known_keys(hydra, config_name, []) if others else set()
-    return {group for group in hydra.config_loader.list_groups("") if group != "hydra"} | keys_of(config)

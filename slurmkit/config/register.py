@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -55,8 +56,6 @@ class _AppLauncher(_Sections):
     runs_dir: str = "runs"
     wait: bool | None = None
     """Whether to wait for the jobs; when unset, only under a sweeper that reads their results."""
-    payload: str = "function"
-    """What a point runs: ``function`` (a Hydra app's task, the app started again) or ``trainer``."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,9 @@ def _open(node: DictConfig | ListConfig) -> None:
             _open(child)
 
 
+@functools.cache
 def register_app() -> None:
-    """Mount the schema at the top, for ``slurmkit compile|submit`` and ``python -m trainer``.
+    """Mount the schema at the top, once, for ``slurmkit compile|submit`` and ``python -m trainer``.
 
     Their launcher interpolates the top mount leaf by leaf, since OmegaConf merges no text over a typed
     section: ``resources.nodes=2`` is enough, and ``hydra.launcher.resources.nodes=2`` works too.
@@ -99,7 +99,7 @@ def register_app() -> None:
     store = ConfigStore.instance()
     store.store(name=APP_SCHEMA, node=_writable(_App), provider="slurmkit")
     launcher = _writable(_AppLauncher)
-    launcher.name, launcher.runs_dir, launcher.payload = "${name}", "${runs_dir}", "${payload.kind}"
+    launcher.name, launcher.runs_dir = "${name}", "${runs_dir}"
     for section, kind in schema.SECTIONS.items():
         for item in fields(kind):
             launcher[section][item.name] = f"${{{section}.{item.name}}}"

@@ -7,6 +7,7 @@ message names the override that mends it. Names are Slurm's.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -51,12 +52,13 @@ _OWNED = frozenset(
 )
 
 
-def _one_line(key: str, value: str) -> None:
-    """Refuse what would end a ``#SBATCH`` line early."""
-    if any(character in value for character in "\n\r\0"):
+def _printable(key: str, value: str) -> None:
+    """Refuse what would end a ``#SBATCH`` line early, and what a terminal would obey or cannot show."""
+    odd = next((character for character in value if unicodedata.category(character) in {"Cc", "Cs"}), None)
+    if odd is not None:
         raise ConfigError(
-            f"{key}: {value!r} has a line break in it, which no #SBATCH line can carry",
-            f"write {key} on one line",
+            f"{key}: {value!r} has {odd!r} in it; accepted is one line of text without control characters",
+            f"write {key} without it",
         )
 
 
@@ -111,7 +113,7 @@ class Resources:
     constraint: str | None = None
     nodelist: str | None = None
     exclude: str | None = None
-    exclusive: str | None = None
+    exclusive: Any = None
     """``true``, or ``user``, ``mcs``, ``topo`` where the release has it."""
     dependency: str | None = None
     comment: str | None = None
@@ -130,13 +132,15 @@ class Resources:
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, str):
-                _one_line(f"resources.{item.name}", value)
+                _printable(f"resources.{item.name}", value)
         parse_duration(self.time, "resources.time")
         for key in ("mem", "mem_per_cpu", "mem_per_gpu"):
             if getattr(self, key) is not None:
                 parse_memory(getattr(self, key), f"resources.{key}")
         for keys in (("mem", "mem_per_cpu", "mem_per_gpu"), ("cpus_per_gpu", "cpus_per_task")):
             self._only_one_of(keys)
+        if str(self.exclusive).lower() in {"true", "false"}:
+            object.__setattr__(self, "exclusive", str(self.exclusive).lower() == "true")
         self._check_gres()
         self._check_extra()
 
@@ -175,7 +179,7 @@ class Resources:
                     f"resources.extra.{name}: slurmkit writes --{option} itself",
                     f"use resources.{own}" if hasattr(self, own) else f"remove resources.extra.{name}",
                 )
-            _one_line(f"resources.extra.{name}", str(value))
+            _printable(f"resources.extra.{name}", str(value))
 
 
 @dataclass(frozen=True)
@@ -288,11 +292,13 @@ class Experiment:
     snapshot: Snapshot = field(default_factory=Snapshot)
     config: dict[str, Any] = field(default_factory=dict, compare=False)
     """The whole composed config, resolved, as the run's manifest keeps it."""
+    unseen: str = field(default="", compare=False)
+    """The data file of a trainer that cannot be seen from where it was composed; empty where it can."""
     mount: str = field(default="", compare=False)
     """Where the sections are mounted, for what a person is told to type: ``hydra.launcher.`` in another Hydra app."""
 
     def __post_init__(self) -> None:
-        _one_line("name", self.name)
+        _printable("name", self.name)
         if not self.name.strip():
             raise ConfigError("name: an empty name", "set name=my_experiment")
 

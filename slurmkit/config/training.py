@@ -207,7 +207,7 @@ class OptimConfig:
         known = {item.name: item.default for item in fields(cls)}
         for key, got in mapping.items():
             _accept(
-                "optim", str(key), key in known, f"one of {', '.join(known)}, or a _target_", "optim=adamw"
+                f"optim.{key}", got, key in known, f"one of {', '.join(known)}, or a _target_", "optim=adamw"
             )
             default = known[key]
             kinds = (int, float) if isinstance(default, (int, float)) else str

@@ -13,10 +13,11 @@ from slurmkit.errors import LabError
 from slurmkit.lab.config import lab_files
 from slurmkit.lab.processes import MARK, spawn, started, tail
 from slurmkit.lab.record import Daemon
+from slurmkit.lab.report import node_states
 from slurmkit.paths import data_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from slurmkit.lab.record import Record
@@ -45,8 +46,14 @@ def write_files(lab: Record) -> None:
             shutil.copy(source, lab.root / "hooks")
     for relative, text in lab_files(lab.spec).items():
         _write(lab.root / relative, text.encode())
-    for hook in ("prolog", "epilog"):  # an archive may have lost the bit, and slurmd would drain every node
-        (lab.root / "hooks" / hook).chmod(0o755)
+    for name in ("prolog", "epilog"):  # an archive may have lost the bit, and slurmd would drain every node
+        hook = lab.root / "hooks" / name
+        hook.chmod(0o755)
+        if not os.access(hook, os.X_OK):
+            raise LabError(
+                f"nothing can be run from {lab.root}, as from a file system that is mounted noexec",
+                "set SLURMKIT_LAB_DIR to a folder elsewhere",
+            )
     _write(lab.root / "munge.key", os.urandom(128))
 
 
@@ -110,25 +117,14 @@ class _Boot:
         data.mkdir(mode=0o700)
         user = [f"--user={self.lab.spec.user}"] if os.getuid() == 0 else []
         common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={private}", *user]
-        made = subprocess.run(
+        self.make_tables(
             [
                 programs["mariadb-install-db"],
                 *common,
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=self.env,
-            timeout=_TIMEOUT,
+            ]
         )
-        if made.returncode:
-            raise LabError(
-                f"mariadb-install-db exited {made.returncode}",
-                "its words are below",
-                made.stdout + made.stderr,
-            )
         self.launch(
             "mariadbd",
             programs["mariadbd"],
@@ -144,6 +140,23 @@ class _Boot:
         self.launch("slurmdbd", programs["slurmdbd"], "-D", MYSQL_UNIX_PORT=str(listening))
         self.wait_for(lambda: self.answers("sacctmgr", "-n", "show", "cluster"), "slurmdbd to answer")
 
+    def make_tables(self, argv: Sequence[str]) -> None:
+        try:
+            made = subprocess.run(
+                argv, capture_output=True, text=True, check=False, env=self.env, timeout=_TIMEOUT
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LabError(
+                f"mariadb-install-db did not end in {_TIMEOUT:.0f} s",
+                "try again when the machine is less busy",
+            ) from error
+        if made.returncode:
+            raise LabError(
+                f"mariadb-install-db exited {made.returncode}",
+                "its words are below",
+                made.stdout + made.stderr,
+            )
+
     def slurm(self, programs: Mapping[str, str]) -> None:
         conf = str(self.lab.conf)
         self.launch("slurmctld", programs["slurmctld"], "-D", "-i", "-f", conf)
@@ -153,7 +166,7 @@ class _Boot:
         for name in self.lab.spec.shape.node_names:
             self.launch(f"slurmd {name}", programs["slurmd"], "-D", "-N", name, "-f", conf)
         idle = ["idle"] * self.lab.spec.shape.nodes
-        states = ("sinfo", "--noheader", "--Node", "--partition=low", "--format=%T")
+        states = node_states(self.lab.spec.shape)
         self.wait_for(lambda: self.ask(*states).split() == idle, f"all {len(idle)} nodes to be idle")
 
     def launch(self, name: str, *argv: str, **variables: str) -> None:

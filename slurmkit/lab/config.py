@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from slurmkit.errors import ConfigError
 
-__all__ = ["MAX_GPUS", "MAX_NODES", "LabShape", "LabSpec", "lab_files", "release_name"]
+__all__ = ["MAX_GPUS", "MAX_NODES", "LabShape", "LabSpec", "check_path", "lab_files", "release_name"]
 
 MAX_NODES = 64
 MAX_GPUS = 16
@@ -122,12 +122,8 @@ class LabSpec:
                 f"port: {self.port} has not {self.shape.nodes + 2} ports from there on",
                 f"use one from {_LOWEST_PORT} on, and well below {_HIGHEST_PORT}",
             )
-        for field, path in (("root", self.root), ("run", self.run)):
-            if not path.startswith("/") or _UNREADABLE.search(path):
-                raise ConfigError(
-                    f"{field}: Slurm cannot read the path {path!r} in its configuration",
-                    "set SLURMKIT_LAB_DIR to an absolute path of letters, digits and any of / . _ + @ -",
-                )
+        for path in (self.root, self.run):
+            check_path(path)
 
     @property
     def controller_port(self) -> int:
@@ -143,6 +139,19 @@ class LabSpec:
     def node_ports(self) -> tuple[int, ...]:
         """Where each slurmd listens, n1 first."""
         return tuple(range(self.port + 2, self.port + 2 + self.shape.nodes))
+
+
+def check_path(path: str) -> None:
+    """Refuse a folder that Slurm could not read in its configuration.
+
+    Raises:
+        ConfigError: if it is relative, or has other characters than Slurm takes.
+    """
+    if not path.startswith("/") or _UNREADABLE.search(path):
+        raise ConfigError(
+            f"SLURMKIT_LAB_DIR: Slurm cannot read the path {path!r} in its configuration",
+            "set SLURMKIT_LAB_DIR to an absolute path of letters, digits and any of / . _ + @ -",
+        )
 
 
 def lab_files(spec: LabSpec) -> dict[str, str]:

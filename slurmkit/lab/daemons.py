@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from slurmkit.errors import LabError
 from slurmkit.lab import machine
 from slurmkit.lab.boot import boot, write_files
-from slurmkit.lab.config import LabShape, LabSpec, release_name
+from slurmkit.lab.config import LabShape, LabSpec, check_path, release_name
 from slurmkit.lab.ports import claim, free_ports
-from slurmkit.lab.processes import tail
 from slurmkit.lab.record import Record, remove_lab
 from slurmkit.lab.report import LabStatus, diagnose, read_status
 
@@ -149,12 +148,13 @@ class Lab:
             LabError: if there is none of that name on this machine.
         """
         root = _root(name, folder)
-        record = Record.load(root)
+        with _its_folder(root):
+            record = Record.load(root)
         if record is None:
             there = sorted(path.parent.name for path in root.parent.glob("*/lab.json"))
             raise LabError(
                 f"there is no lab {name} in {root.parent}; there is {', '.join(there) or 'none at all'}",
-                f"start it: slurmkit lab up --name {name}",
+                f'start it: eval "$(slurmkit lab up --name {name})"',
             )
         return cls(record)
 
@@ -253,7 +253,28 @@ def _alone(root: Path, name: str) -> Iterator[None]:
                 f"lab {name} is just being started or ended by another process",
                 "try again when that is done",
             )
+        with _its_folder(root):
+            yield
+
+
+@contextlib.contextmanager
+def _its_folder(root: Path) -> Iterator[None]:
+    """Say of a file that could not be read or written, or of a full disk, that it is the folder of labs.
+
+    Other users reach root's lab through its files, and its daemons inherit the mask: it is the usual one.
+    """
+    mask = os.umask(0o022)
+    try:
         yield
+    except BrokenPipeError:  # whoever reads our notes has gone: that is no matter of the folder
+        raise
+    except OSError as error:
+        raise LabError(
+            f"lab {root.name}: {error.filename or root}: {error.strerror or error}",
+            f"labs live in {root.parent}; set SLURMKIT_LAB_DIR to a folder of yours with room in it",
+        ) from error
+    finally:
+        os.umask(mask)
 
 
 def _take_over(
@@ -261,17 +282,12 @@ def _take_over(
 ) -> Record | None:
     """Take a lab that runs already, or clear away what is left of a dead one."""
     record = Record.load(root)
-    dead = [daemon for daemon in record.daemons if not daemon.alive] if record else []
-    if record is None or len(dead) == len(record.daemons):
-        note(f"lab {name}: {root} was left over and none of it runs: starting anew")
+    if record is None or not record.complete or not any(daemon.alive for daemon in record.daemons):
+        note(f"lab {name}: {root} was left over by a start that was cut off, or a reboot: starting anew")
         remove_lab(root, record)
         return None
-    if dead:
-        raise LabError(
-            f"lab {name} runs, but {dead[0].name} is dead",
-            f"slurmkit lab down --name {name}, then up again; its last words are below",
-            tail(dead[0].log),
-        )
+    if trouble := read_status(record).trouble:
+        raise trouble
     shape = record.spec.shape
     differ = [f"{key} {getattr(shape, key)}" for key, value in asked.items() if getattr(shape, key) != value]
     if differ:
@@ -286,6 +302,7 @@ def _take_over(
 def _start(shape: LabShape, root: Path, note: Callable[[str], None]) -> Record:
     """Start a lab where there is none; on any failure, and on Ctrl-C, leave nothing of it."""
     begin = time.monotonic()
+    check_path(str(root))
     programs = machine.find_programs(accounting=shape.accounting)
     release = machine.read_release(programs["slurmctld"])
     with free_ports(shape.nodes + 2) as port, contextlib.ExitStack() as undo:
@@ -299,7 +316,7 @@ def _start(shape: LabShape, root: Path, note: Callable[[str], None]) -> Record:
             root=str(root),
             run=str(run),
             release=release,
-            user=machine.this_user(),
+            user=machine.user_name(os.geteuid()),
             port=port,
             devices=machine.fake_gpus(root / "dev", shape.gpus),
         )

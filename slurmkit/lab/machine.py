@@ -26,7 +26,7 @@ __all__ = [
     "own_name_resolves",
     "read_release",
     "run_folder",
-    "this_user",
+    "user_name",
 ]
 
 _PACKAGES = {
@@ -114,12 +114,12 @@ def read_release(slurmctld: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def this_user() -> str:
-    """The name of the user we run as, or the number where there is no name."""
+def user_name(number: int) -> str:
+    """The name of a user, or the number where there is no name."""
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return str(os.geteuid())
+        return str(number)
 
 
 def run_folder(root: Path) -> Path:

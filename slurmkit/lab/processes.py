@@ -85,8 +85,8 @@ def lab_processes(root: Path, conf: Path) -> set[int]:
         conf: its slurm.conf, as in ``SLURM_CONF`` of its jobs.
 
     Returns:
-        Process ids: daemons, steps and jobs, and what descends from them. Never this process or an
-        ancestor of it, so that a lab can be ended from within.
+        Process ids: daemons, steps and jobs, and what descends from them. Never this process or who called
+        it, so that a lab can be ended from within, even from within a job of it; its step goes.
     """
     mark = f"{MARK}={root}".encode()
     job = f"SLURM_CONF={conf}".encode()
@@ -108,7 +108,8 @@ def lab_processes(root: Path, conf: Path) -> set[int]:
         line = _ancestors(pid, parents)
         if found.intersection(line):
             found.update(line[: 1 + max(line.index(member) for member in found.intersection(line))])
-    return found - set(_ancestors(os.getpid(), parents))
+    callers = {pid for pid in _ancestors(os.getpid(), parents) if not _is_step(pid)}
+    return found - callers
 
 
 def _environ(pid: int) -> list[bytes]:
@@ -118,6 +119,13 @@ def _environ(pid: int) -> list[bytes]:
         return []
 
 
+def _is_step(pid: int) -> bool:
+    try:
+        return (_PROC / str(pid) / "comm").read_text().strip() == "slurmstepd"
+    except OSError:
+        return False
+
+
 def _is_step_in(root: Path, pid: int) -> bool:
     """Whether a process is a step daemon of the lab: from 24.11 on its title has overwritten its environment.
 
@@ -125,8 +133,7 @@ def _is_step_in(root: Path, pid: int) -> bool:
     not do: a person may well stand in that folder to read the logs.
     """
     try:
-        name = (_PROC / str(pid) / "comm").read_text().strip()
-        return name == "slurmstepd" and (_PROC / str(pid) / "cwd").readlink() == root
+        return _is_step(pid) and (_PROC / str(pid) / "cwd").readlink() == root
     except OSError:
         return False
 

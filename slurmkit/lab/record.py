@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slurmkit.errors import LabError
 from slurmkit.lab.config import LabShape, LabSpec
-from slurmkit.lab.machine import lab_environment
+from slurmkit.lab.machine import lab_environment, user_name
 from slurmkit.lab.processes import end_all, started
 
 __all__ = ["Daemon", "Record", "remove_lab"]
@@ -82,6 +82,12 @@ class Record:
         """Our environment, turned towards this lab."""
         return lab_environment(os.environ, self.conf)
 
+    @property
+    def complete(self) -> bool:
+        """Whether each of its daemons was started once; a start that was cut off has left some out."""
+        wanted = {"slurmctld", *(f"slurmd {node}" for node in self.spec.shape.node_names)}
+        return wanted <= {daemon.name for daemon in self.daemons}
+
     def save(self) -> None:
         """Write ``lab.json``, whole or not at all."""
         new = self.root / f"{_FILE}.new"
@@ -146,8 +152,14 @@ def remove_lab(root: Path, record: Record | None) -> int:
         How many processes there were.
 
     Raises:
-        LabError: if the folder holds something else than a lab, or a process does not end.
+        LabError: if the folder holds something else than a lab, or is another user's, or a process does not end.
     """
+    owner = root.stat().st_uid
+    if os.geteuid() not in {0, owner}:
+        raise LabError(
+            f"{root} belongs to {user_name(owner)}, and you are {user_name(os.geteuid())}",
+            "have the lab ended by its owner or by root, or set SLURMKIT_LAB_DIR to a folder of yours",
+        )
     strange = [] if record else sorted(path.name for path in root.iterdir() if path.name not in _BEGUN)
     if strange:
         raise LabError(

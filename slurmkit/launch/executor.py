@@ -23,7 +23,7 @@ from slurmkit.cluster.command import Runner, is_unreachable, run_slurm, unavaila
 from slurmkit.compiler.plan import Place, compile_job
 from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources
 from slurmkit.errors import ConfigError, SlurmRefusedError, SlurmUnavailableError, SubmissionUnclearError
-from slurmkit.launch.watch import UNFINISHED, task_states
+from slurmkit.launch.states import UNFINISHED, task_states
 from slurmkit.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -244,8 +244,8 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
         if not code:
             return self._get_job_id_from_submission_command(out)
         lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in err.strip().splitlines()]
-        said = " ".join(lines) or f"exit code {code}"
-        if any(words in said for words in _UNCLEAR):
+        said = " ".join(lines) or (f"exit code {code}" if code > 0 else f"signal {-code} ended it")
+        if code < 0 or any(words in said for words in _UNCLEAR):
             raise SubmissionUnclearError(f"sbatch {path}: {said}", _LOOK)
         if is_unreachable(said):
             raise unavailable(err)

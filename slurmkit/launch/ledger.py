@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import time
 from dataclasses import asdict, dataclass, fields
@@ -19,7 +20,11 @@ from slurmkit.runtime.records import append_lines, read_json_lines, write_atomic
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Attempt", "PointStatus", "Run", "find_run", "new_run_path"]
+__all__ = ["Attempt", "PointStatus", "Run", "find_point", "find_run", "is_run", "new_run_path"]
+
+#: What a script that was submitted by hand calls its folder: name and job id. A run of ours without its
+#: manifest, which was killed while it was made, can end in digits too.
+_BY_HAND = re.compile(r"(?!.*-\d{8}-\d{6}-[0-9a-f]{4}$).+-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class Run:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
-        if not (self.path / "run.json").is_file():
+        if not is_run(self.path):
             raise RunNotFoundError(
                 f"{self.path} is no run folder: it has no run.json", "list the runs with: ls runs/"
             )
@@ -82,13 +87,37 @@ class Run:
             manifest: dict[str, Any] = json.loads((self.path / "run.json").read_text())
         except (OSError, ValueError) as error:
             raise SlurmkitError(
-                f"{self.path / 'run.json'} cannot be read: {error}", "restore the file, or submit again"
+                f"{self.path / 'run.json'} cannot be read: {getattr(error, 'strerror', None) or error}",
+                "see that you may read it; restore it, or submit again",
             ) from error
         return manifest
+
+    @property
+    def by_hand(self) -> str | None:
+        """The job id of a run whose script was given to sbatch by hand: its folder is called after it."""
+        if (self.path / "run.json").is_file():
+            return None
+        match = _BY_HAND.fullmatch(self.id)
+        return match[1] if match else None
 
     def point_dir(self, point: int) -> Path:
         """The folder of one point; a single run is point 0."""
         return point_folder(self.path, point)
+
+    def log(self, point: int) -> Path:
+        """What one point has printed, all lives of it.
+
+        A single run that was submitted by hand has it in the submission folder, above the folder of runs or here.
+        """
+        own = self.point_dir(point) / "log"
+        if self.by_hand and not own.exists():
+            places = [folder / f"{self.id}.log" for folder in (*self.path.parents, Path.cwd())]
+            return next((place for place in places if place.is_file()), own)
+        return own
+
+    def started(self) -> list[int]:
+        """The points that have a folder: nothing else says which points a run by hand has."""
+        return sorted(int(path.name) for path in (self.path / "points").glob("*/*") if path.name.isdecimal())
 
     def points(self) -> list[dict[str, Any]]:
         """``points.jsonl``: index and overrides of each point; empty for a single run."""
@@ -113,7 +142,8 @@ class Run:
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SlurmkitError(
-                f"{path} is no record of a submission: {error!r}", "restore the file, or remove it"
+                f"{path} is no record of a submission: {getattr(error, 'strerror', None) or repr(error)}",
+                "see that you may read it; restore it, or remove it",
             ) from error
 
     def ended(self) -> dict[str, PointStatus]:
@@ -128,9 +158,11 @@ class Run:
 
     def keep_ended(self, ended: Mapping[str, PointStatus]) -> None:
         """Append final states that are not kept yet; a folder of somebody else's stays as it is."""
-        known = self.ended()
+        known = {name: (status.state, status.restarts) for name, status in self.ended().items()}
         lines = [
-            json.dumps(status.as_json()) + "\n" for name, status in ended.items() if known.get(name) != status
+            json.dumps(status.as_json()) + "\n"
+            for name, status in ended.items()
+            if known.get(name) != (status.state, status.restarts)
         ]
         if lines:
             with contextlib.suppress(OSError):
@@ -207,6 +239,16 @@ def write_manifest(
     write_atomic(path / "run.json", json.dumps(manifest, indent=1, default=str) + "\n")
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder is one of a run: it has a manifest, or a script submitted by hand made it."""
+    with contextlib.suppress(OSError):  # people who share a folder of runs may not look into all of them
+        by_hand = _BY_HAND.fullmatch(folder.absolute().name) is not None
+        return (folder / "run.json").is_file() or (
+            by_hand and all((folder / part).is_dir() for part in ("points", "exits"))
+        )
+    return False
+
+
 def find_run(word: str, runs_dir: Path) -> Run:
     """The run that a person means.
 
@@ -217,21 +259,75 @@ def find_run(word: str, runs_dir: Path) -> Run:
     Raises:
         RunNotFoundError: naming the runs that there are.
     """
-    if (Path(word) / "run.json").is_file():
-        return Run(word)
-    runs = sorted(runs_dir.glob("*/run.json"), key=lambda path: path.stat().st_mtime)
+    return find_point(word, runs_dir)[0]
+
+
+def find_point(word: str, runs_dir: Path) -> tuple[Run, int | None]:
+    """The run that a person means, and the point of it where the word names one.
+
+    Args:
+        word: as in ``find_run``, or the id of an array task: ``12_3``.
+        runs_dir: as in ``find_run``.
+
+    Raises:
+        RunNotFoundError: naming the runs that there are, or the tasks of the array.
+    """
+    if is_run(Path(word)):
+        return Run(word), None
+    runs = _runs(runs_dir)
     if word == "last" and runs:
-        return Run(runs[-1].parent)
-    named = [path.parent for path in runs if path.parent.name == word]
-    if named:
-        return Run(named[0])
-    if word.partition("_")[0].isdecimal():
-        for path in reversed(runs):
-            run = Run(path.parent)
-            if any(attempt.job_id == word.partition("_")[0] for attempt in run.attempts()):
-                return run
-    names = ", ".join(path.parent.name for path in runs[-5:]) or "none"
-    raise RunNotFoundError(
-        f"no run {word!r} in {runs_dir.absolute()}; the newest there: {names}",
-        "give a run folder, a run id, a Slurm job id or last; --runs-dir names another folder of runs",
+        return runs[-1], None
+    job, _, task = word.partition("_")
+    for run in reversed(runs):
+        if run.id == word:
+            return run, None
+        if job.isdecimal() and (not task or task.isdecimal()):
+            if run.by_hand == job:
+                return run, int(task) if task else None
+            for attempt in reversed(run.attempts()):
+                if attempt.job_id == job:
+                    return run, _point_of(attempt, task, run)
+    raise _unknown(word, runs_dir, runs)
+
+
+def _runs(runs_dir: Path) -> list[Run]:
+    """All runs there, oldest first."""
+
+    def made_at(path: Path) -> float:
+        with contextlib.suppress(OSError):
+            return (path / "run.json").stat().st_mtime
+        with contextlib.suppress(OSError):
+            return (path / "points").stat().st_mtime  # made by its script, and never changed again
+        return 0.0
+
+    return [Run(path) for path in sorted(filter(is_run, runs_dir.glob("*")), key=made_at)]
+
+
+def _point_of(attempt: Attempt, task: str, run: Run) -> int | None:
+    if not task:
+        return None
+    tasks = () if attempt.points is None else attempt.points
+    if int(task) >= len(tasks):
+        has = f"has the tasks 0 to {len(tasks) - 1}" if tasks else "is no array"
+        raise RunNotFoundError(
+            f"no task {task} of job {attempt.job_id}, which {has}", f"see them with: slurmkit status {run.id}"
+        )
+    return tasks[int(task)]
+
+
+def _unknown(word: str, runs_dir: Path, runs: Sequence[Run]) -> RunNotFoundError:
+    names = ", ".join(run.id for run in runs[-5:]) or "none"
+    said = f"no run {word!r} in {runs_dir.absolute()}; the newest there: {names}"
+    if os.sep in word:
+        said = f"{word} is no run folder: there is no run.json in it that you may read"
+    elif not runs_dir.is_dir():
+        said = f"no run {word!r}: there is no folder {runs_dir.absolute()}"
+    return RunNotFoundError(
+        said,
+        "give a run folder, a run id, a Slurm job id or last; --runs-dir names another folder of runs"
+        + (
+            "; a job that was submitted by hand has its folder once it starts"
+            if word.partition("_")[0].isdecimal()
+            else ""
+        ),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import ConfigError
+from slurmkit.launch.ledger import is_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ def _in_a_run(folder: Path, root: Path, known: dict[Path, bool]) -> bool:
     """Whether a folder lies in a run folder: a snapshot of snapshots would double with every submission."""
     if folder not in known:
         inside = folder != root and _in_a_run(folder.parent, root, known)
-        known[folder] = inside or (folder / "run.json").is_file()
+        known[folder] = inside or is_run(folder)
     return known[folder]
 
 
@@ -90,7 +91,7 @@ def _walk(root: Path) -> Iterator[Path]:
 
 def _skipped(folder: Path) -> bool:
     own = folder.name.startswith(".") or folder.name in _SKIPPED
-    return own or any((folder / mark).exists() for mark in ("pyvenv.cfg", "run.json"))
+    return own or is_run(folder) or (folder / "pyvenv.cfg").exists()
 
 
 def copy_project(project: Project, target: Path, max_mb: int) -> int:

@@ -68,21 +68,22 @@ def submit(
     project = _project(experiment, cwd)
     code = path / "code" / (cwd.relative_to(project.root) if cwd.is_relative_to(project.root) else "")
     place = Place(str(cwd), str(path), str(code) if experiment.snapshot.enabled else None)
-    size = None if points is None else len(points)
+    tasks = None if points is None else tuple(range(len(points)))
     check_plan(compile_job(experiment, snapshot, place, points=points), force=force, say=say)
-    with _uninterrupted() as interruptible, _whole_or_not_at_all(path):
-        with interruptible():
-            create_run(path)
-            if experiment.snapshot.enabled:
-                copy_project(project, path / "code", experiment.snapshot.max_mb)
-                experiment = _from_snapshot(experiment, project, path)
-            plan = compile_job(experiment, snapshot, place, points=points)
-            write_manifest(path, _manifest(experiment, project, snapshot), plan.script, points)
-        job_id = _sbatch(path, client)
-        run = _record(Run(path), _read_back(plan, client, snapshot.config.cluster, job_id, size, say))
-        held = "" if size is None else f" with {size} points"
-        say(f"submitted job {job_id}{held}; see: slurmkit status {run.id}")
-    return run
+    with _uninterrupted() as interruptible:
+        with _whole_or_not_at_all(path):
+            with interruptible():
+                create_run(path)
+                if experiment.snapshot.enabled:
+                    copy_project(project, path / "code", experiment.snapshot.max_mb)
+                    experiment = _from_snapshot(experiment, project, path)
+                plan = compile_job(experiment, snapshot, place, points=points)
+                write_manifest(path, _manifest(experiment, project, snapshot), plan.script, points)
+            job_id = _sbatch(path, client)
+        # There is a job now: whatever fails from here on, its folder stays.
+        return _record(
+            Run(path), Attempt(snapshot.config.cluster, job_id, time.time(), tasks), plan, client, say
+        )
 
 
 def _project(experiment: Experiment, cwd: Path) -> Project:
@@ -102,7 +103,7 @@ def _whole_or_not_at_all(path: Path) -> Iterator[None]:
     """Remove the run folder again if it could not be completed, unless there is or may be a job that needs it."""
     try:
         yield
-    except (SubmissionUnclearError, _UnrecordedError):
+    except SubmissionUnclearError:
         raise
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
@@ -154,18 +155,27 @@ def _sbatch(path: Path, client: SlurmClient) -> str:
         raise
 
 
-class _UnrecordedError(SlurmkitError):
-    """There is a job, and no record of it could be written."""
-
-
-def _record(run: Run, attempt: Attempt) -> Run:
+def _record(run: Run, attempt: Attempt, plan: JobPlan, client: SlurmClient, say: Say) -> Run:
+    """Ask Slurm for the job it made, and write down what that is. What cannot be read is said, and no error."""
+    size, unread = plan.array, ""
+    try:
+        job = client.job(attempt.job_id) or {}
+    except SlurmkitError as error:
+        job, unread = {}, f"it could not be read back: {error}"
+    attempt = replace(attempt, differences=differences(plan.directives, job) if job else ())
     try:
         run.add_attempt(attempt)
     except OSError as error:
-        raise _UnrecordedError(
+        raise SlurmkitError(
             f"job {attempt.job_id} is submitted, but {run.path / 'attempts'} could not be written: {error.strerror or error}",
             f"make room there; end the job with: scancel {attempt.job_id}",
         ) from error
+    held = "" if size is None else f" with {size} point{'s' * (size != 1)}"
+    say(f"submitted job {attempt.job_id}{held}; see: slurmkit status {run.id}")
+    for item in attempt.differences:
+        say(f"Slurm took {item['option']} as {item['got']}; asked was {item['asked']}")
+    if unread:
+        say(unread)
     return run
 
 
@@ -218,25 +228,3 @@ def _manifest(experiment: Experiment, project: Project, snapshot: ClusterSnapsho
         "slurmkit": __version__,
         "slurm": {"cluster": snapshot.config.cluster, "release": ".".join(map(str, snapshot.config.release))},
     }
-
-
-def _read_back(
-    plan: JobPlan,
-    client: SlurmClient,
-    cluster: str,
-    job_id: str,
-    size: int | None,
-    say: Say,
-) -> Attempt:
-    """Ask Slurm for the job it made. The job exists by now: what fails here is said and is no error."""
-    found: tuple[dict[str, str], ...] = ()
-    try:
-        job = client.job(job_id)
-    except SlurmkitError as error:
-        say(f"job {job_id} is submitted, but could not be read back: {error}")
-        job = None
-    if job is not None:
-        found = differences(plan.directives, job)
-        for item in found:
-            say(f"Slurm took {item['option']} as {item['got']}; asked was {item['asked']}")
-    return Attempt(cluster, job_id, time.time(), None if size is None else tuple(range(size)), found)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import SlurmkitError
 from slurmkit.lab.machine import find_programs
+from tests.lab.guard import guard
 
 from . import lab, preemption, startup, step_time
 from .figures import ROOT, BenchError, Figure
@@ -77,6 +78,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="slurmkit-bench-") as name:
             folder = Path(name)
             folder.chmod(0o755)
+            guard(folder)
             for title in [arguments.only] if arguments.only else _ALL:
                 begin = time.monotonic()
                 print(f"{title} …", flush=True)

@@ -9,10 +9,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,16 +59,6 @@ def timed(argv: list[str], env: dict[str, str], cwd: Path, says: str = "") -> fl
     if done.returncode or says not in done.stdout:
         raise BenchError(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return seconds
-
-
-def wait(what: str, ready: Callable[[], Any], seconds: float = 120) -> Any:
-    """Poll to a deadline."""
-    deadline = time.monotonic() + seconds
-    while not (value := ready()):
-        if time.monotonic() > deadline:
-            raise BenchError(f"waited {seconds:.0f} s in vain for {what}")
-        time.sleep(0.05)
-    return value
 
 
 def with_venv(env: dict[str, str]) -> dict[str, str]:

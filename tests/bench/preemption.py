@@ -5,17 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurmkit.lab.daemons import Lab
 from slurmkit.runtime.records import read_json_lines
+from tests.lab.polling import wait_until
 from trainer.data import prepare
+from trainer.events import METRICS
 
-from .figures import ROOT, BenchError, Figure, Section, wait, with_venv
+from .figures import ROOT, BenchError, Figure, Section, with_venv
 from .stamped import STAMPS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+T = TypeVar("T")
 
 RUNS = 5
 #: What the ranks train: the model of the demo.
@@ -39,8 +44,8 @@ _TEXT = (
 _CLOCK = 'date "+$SLURM_RESTART_COUNT %s.%N" >>$SLURMKIT_POINT_DIR/'
 _RANKS = 4
 _STAGES = ("composed", "imported", "prepared", "joined", "ready", "stepped")
-#: Seconds of training before each preemption.
-_TRAINED = 1.0
+#: Steps of a life before it is preempted.
+_TRAINED = 10
 
 
 def measure(folder: Path, runs: int | None) -> Section:
@@ -85,6 +90,10 @@ def _submit(lab: Lab, work: Path) -> Path:
     return work / done.stdout.strip()
 
 
+def wait(what: str, ready: Callable[[], T]) -> T:
+    return wait_until(ready, 120, what, BenchError)
+
+
 def _quoted(text: str) -> str:
     """For Hydra's grammar."""
     return "'" + text.replace("'", "\\'") + "'"
@@ -105,8 +114,11 @@ def _cycle(lab: Lab, point: Path, life: int) -> dict[str, float]:
         first = min(line["process"] for line in lines)
         return {stage: max(line[stage] for line in lines) for stage in _STAGES} | {"process": first}
 
+    def trained(restart: int) -> int:
+        return sum(line["restart"] == restart for line in read_json_lines(point / METRICS))
+
     wait("the first step", lambda: passed(life))
-    time.sleep(_TRAINED)
+    wait("some steps", lambda: trained(life) >= _TRAINED)
     urgent = ["sbatch", "--partition=high", "--nodes=8", "--exclusive", "--time=1", "--output=/dev/null"]
     asked = time.time()
     lab.run([*urgent, "--wrap", "true"])

@@ -4,6 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 tests/demo/install.sh
-[ -e .venv/.ready ] || echo "making .venv (torch and what else requirements-dev.txt pins: some minutes, once)"
-make --no-print-directory setup
-exec .venv/bin/python tests/demo/story.py
+make --silent --no-print-directory .venv/.ready
+exec .venv/bin/python -m tests.demo.story

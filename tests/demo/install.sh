@@ -41,4 +41,4 @@ if [ ! -e "$policy" ]; then
   "${become[@]}" chmod +x "$policy"
 fi
 "${become[@]}" apt-get update -q >/dev/null
-"${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >/dev/null
+"${become[@]}" env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -q -y --no-install-recommends "${missing[@]}" >/dev/null

@@ -11,14 +11,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurmkit.errors import SlurmkitError
 from slurmkit.lab.daemons import Lab
 from slurmkit.runtime.records import read_json_lines
+from tests.lab.guard import guard
+from tests.lab.polling import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+T = TypeVar("T")
 
 STEPS = 120
 #: A GPT that two cores train in a minute: the demo shows how a run lives, not how fast it is.
@@ -43,7 +47,7 @@ class StoryError(Exception):
 
 
 class Story:
-    """Tells each step, runs its commands, and waits for what must come of them."""
+    """Tells each step, and runs its commands."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab = lab
@@ -71,17 +75,14 @@ class Story:
             raise StoryError(f"{' '.join(argv)} ended with {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def wait(self, what: str, ready: Callable[[], Any], seconds: float = 90) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (value := ready()):
-            if time.monotonic() > deadline:
-                raise StoryError(f"waited {seconds:.0f} s in vain for {what}")
-            time.sleep(0.2)
-        return value
-
     def show(self, *lines: str) -> None:
         for line in lines:
             print(f"    {line}", flush=True)
+
+
+def wait(what: str, ready: Callable[[], T], seconds: float = 90) -> T:
+    """Wait for what must come of a command."""
+    return wait_until(ready, seconds, what, StoryError)
 
 
 def train_through_a_preemption(story: Story) -> None:
@@ -99,7 +100,7 @@ def train_through_a_preemption(story: Story) -> None:
     def event(name: str) -> dict[str, Any] | None:
         return next((line for line in read_json_lines(point / "events.jsonl") if line["event"] == name), None)
 
-    story.wait("the first 20 steps", lambda: len(metrics()) >= 20)
+    wait("the first 20 steps", lambda: len(metrics()) >= 20)
     first = metrics()[0]["loss"]
     story.show(
         f"step {metrics()[0]['step']}: loss {first:.3f}",
@@ -110,7 +111,7 @@ def train_through_a_preemption(story: Story) -> None:
     story.run(
         "sbatch", "--partition=high", "--nodes=8", "--exclusive", "--output=/dev/null", "--wrap", "sleep 2"
     )
-    requeue = story.wait("the run to save and requeue itself", lambda: event("requeue"))
+    requeue = wait("the run to save and requeue itself", lambda: event("requeue"))
     saved = event("checkpoint") or {}
     story.show(
         f"{requeue['words']}",
@@ -119,13 +120,13 @@ def train_through_a_preemption(story: Story) -> None:
     story.run("squeue", "--format=%.6i %.10P %.12j %.10T %.6D %R")
 
     story.tell("The nodes are free again: the run comes back and goes on at the very next sample")
-    resume = story.wait("the run to resume", lambda: event("resume"))
+    resume = wait("the run to resume", lambda: event("resume"))
     story.show(
         f"restart {resume['restart']}: resumed after step {resume['step']}, at sample {resume['cursor']}"
     )
     if resume["step"] != requeue["step"]:
         raise StoryError(f"saved step {requeue['step']}, resumed step {resume['step']}")
-    result = json.loads(story.wait("the run to finish", lambda: _read(point / "result.json")))
+    result = json.loads(wait("the run to finish", lambda: _read(point / "result.json")))
     story.run("slurmkit", "logs", "last")
     last = metrics()[-1]["loss"]
     if result["state"] != "finished" or last >= first:
@@ -142,7 +143,7 @@ def sweep(story: Story) -> None:
         points = json.loads(story.run("slurmkit", "status", "last", "--json", show=False))["points"]
         return [point["state"] for point in points]
 
-    story.wait("four points to complete", lambda: states() == ["COMPLETED"] * 4)
+    wait("four points to complete", lambda: states() == ["COMPLETED"] * 4)
     story.run("slurmkit", "status", "last")
     run = Path(json.loads(story.run("slurmkit", "status", "last", "--json", show=False))["path"])
     for point, rate in enumerate(DIGITS[-1].partition("=")[2].split(",")):
@@ -156,18 +157,22 @@ def _read(path: Path) -> str | None:
 
 
 def main() -> int:
-    name = f"demo-{os.getpid()}"
     folder = Path(tempfile.mkdtemp(prefix="slurmkit-demo-"))
+    folder.chmod(0o755)  # every user may look at the lab
+    labs = folder / "labs"
+    labs.mkdir()
+    guard(labs)
     start = time.monotonic()
     print(
-        f"[   0 s] A Slurm of 8 nodes, 4 GPUs each, under 2 leaf switches\n  $ slurmkit lab up --name {name}",
+        "[   0 s] A Slurm of 8 nodes, 4 GPUs each, under 2 leaf switches\n"
+        f"  $ SLURMKIT_LAB_DIR={labs} slurmkit lab up --name demo",
         flush=True,
     )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     story = None
     try:
-        lab = Lab.up(name, note=lambda text: print(f"    {text}", flush=True))
+        lab = Lab.up("demo", folder=labs, note=lambda text: print(f"    {text}", flush=True))
         story = Story(lab, folder)
         story.run("sinfo")
         story.tell("Real text and real digits, from what Python packages ship, as HDF5")
@@ -185,7 +190,7 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
         return 130
     finally:
-        Lab.end(name, note=lambda text: print(f"\n    {text}", flush=True))
+        Lab.end("demo", labs, note=lambda text: print(f"\n    {text}", flush=True))
     shutil.rmtree(folder)
     print(f"\nAll of it happened, in {time.monotonic() - start:.0f} s.")
     return 0

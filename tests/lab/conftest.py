@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from guard import end_labs, guard
 from polling import wait_until
 
 from slurmkit.errors import MissingProgramError
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def lab_folder() -> Iterator[Path]:
-    """A folder for labs, short and reachable by every user; it must be empty at the end."""
+    """A folder for labs, short and reachable by every user; it must be empty at the end.
+
+    Where the end does not come, as after ``kill -9`` of this process, a guard ends the labs in it.
+    """
     try:
         machine.find_programs(accounting=False)
     except MissingProgramError as error:
@@ -30,9 +33,10 @@ def lab_folder() -> Iterator[Path]:
         pytest.skip(f"{error}; {error.hint}")
     folder = Path(tempfile.mkdtemp(prefix="slurmkit-test-", dir="/tmp"))
     folder.chmod(0o755)
+    guard(folder)
     yield folder
     left = [path.name for path in folder.iterdir()]
-    shutil.rmtree(folder)
+    end_labs(folder)
     assert not left, f"labs were not ended: {left}"
 
 
@@ -71,16 +75,26 @@ def _idle_again(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _make_idle(lab: Lab) -> None:
-    if lab.run(["squeue", "--noheader"]).stdout:
+    def gone() -> bool:
+        if not lab.run(["squeue", "--noheader"]).stdout:
+            return True
+        # Again and again: what a job does on SIGTERM may be to requeue itself.
         for partition in ("low", "high"):
             lab.run(["scancel", f"--partition={partition}"], check=False)
             lab.run(["scancel", f"--partition={partition}", "--signal=KILL", "--full"], check=False)
-        # A job that is cancelled while it starts can stay COMPLETING until slurmctld asks its nodes again.
-        wait_until(lambda: not lab.run(["squeue", "--noheader"]).stdout, 90, "the jobs of a test to be gone")
-    down = lab.run(["sinfo", "--noheader", "--states=drain,down,fail", "--format=%N"]).stdout.split()
-    if down:
-        lab.run(["scontrol", "update", f"nodename={','.join(sorted(set(down)))}", "state=resume"])
-    wait_until(lambda: set(lab.status().nodes) == {"idle"}, 30, "all nodes to be idle after a test")
+        return False
+
+    # A job that is cancelled just as it starts can stay COMPLETING until slurmctld asks its nodes again,
+    # which is a minute later; of a node that is down it asks nothing.
+    try:
+        wait_until(gone, 3, "the jobs of a test to be gone")
+    except AssertionError:
+        lab.run(["scontrol", "update", "nodename=ALL", "state=down", "reason=test"])
+        wait_until(gone, 10, "the jobs of a test to be gone with their nodes")
+    unfit = ["sinfo", "--noheader", "--Node", "--states=drain,down,fail", "--format=%N"]
+    if unfit_nodes := sorted(set(lab.run(unfit).stdout.split())):
+        lab.run(["scontrol", "update", f"nodename={','.join(unfit_nodes)}", "state=resume"])
+    wait_until(lambda: set(lab.status().nodes or ()) == {"idle"}, 30, "all nodes to be idle after a test")
 
 
 @pytest.hookimpl(hookwrapper=True)

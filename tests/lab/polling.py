@@ -13,23 +13,23 @@ T = TypeVar("T")
 _POLL = 0.05
 
 
-def wait_until(predicate: Callable[[], T], timeout: float, what: str) -> T:
+def wait_until(
+    predicate: Callable[[], T], timeout: float, what: str, error: type[Exception] = AssertionError
+) -> T:
     """Call a predicate until it returns something true.
 
     Args:
         predicate: is asked twenty times a second.
         timeout: seconds until the test fails.
         what: is waited for, for the failure.
+        error: is raised if the time is over; the report of a lab test adds the lab's diagnostics.
 
     Returns:
         The true value.
-
-    Raises:
-        AssertionError: if the time is over; the report of a lab test adds the lab's diagnostics.
     """
     deadline = time.monotonic() + timeout
     while not (value := predicate()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout:.0f} s in vain for {what}; the last answer was {value!r}")
+            raise error(f"waited {timeout:.0f} s in vain for {what}; the last answer was {value!r}")
         time.sleep(_POLL)
     return value

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +38,7 @@ def test_help_lists_every_verb() -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     """A login node answers ``--help`` without Hydra, submitit, rich or torch."""
-    code = "import sys; from slurmkit.cli.main import _run; _run(['--help']); print([name for name in ('hydra', 'submitit', 'rich', 'torch', 'jinja2', 'ClusterShell') if name in sys.modules])"
+    code = "import sys; from slurmkit.cli.main import run; run(['--help']); print([name for name in ('hydra', 'submitit', 'rich', 'torch', 'jinja2', 'ClusterShell') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -60,10 +63,21 @@ def test_a_wrong_word_is_exit_code_2(words: list[str], said: str) -> None:
 
 
 def test_a_machine_without_slurm_says_what_to_install(tmp_path: Path) -> None:
-    """Without Slurm's commands the error names the package, and ``--dry-run`` still prints the script."""
-    done = slurmkit("compile", "experiment=digits", cwd=tmp_path, PATH=str(tmp_path))
-    assert done.returncode == 1
-    assert "slurm-client" in done.stderr
+    """Without Slurm's commands every verb that asks Slurm ends with 4 and names the package; ``--dry-run`` prints the script."""
+    (tmp_path / "runs" / "exp" / "attempts").mkdir(parents=True)
+    (tmp_path / "runs" / "exp" / "run.json").write_text("{}")
+    record = {"cluster": "c", "job_id": "1", "submitted_at": 0, "points": None, "differences": []}
+    (tmp_path / "runs" / "exp" / "attempts" / "0001.json").write_text(json.dumps(record))
+    for words in (
+        ["compile", "experiment=digits"],
+        ["submit", "experiment=digits"],
+        ["status", "exp"],
+        ["cancel", "exp"],
+    ):
+        done = slurmkit(*words, cwd=tmp_path, PATH=str(tmp_path))
+        assert done.returncode == 4, words
+        assert "slurm-client" in done.stderr
+    shutil.rmtree(tmp_path / "runs")
     done = slurmkit("submit", "--dry-run", "experiment=digits", cwd=tmp_path, PATH=str(tmp_path))
     assert done.returncode == 0
     assert "#SBATCH --job-name=digits" in done.stdout
@@ -105,3 +119,56 @@ def test_the_sweep_by_hand_carries_its_points(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "runs" / "experiment-7" / "points" / "0" / "1" / "log").read_text() == "<+x='$(id)'>"
+
+
+def test_a_closed_stream_takes_nothing_to_the_other() -> None:
+    """``2>&-`` and ``>&-``: an error never lands among the data, and nothing ends in a traceback."""
+    done = subprocess.run(
+        ["bash", "-c", f"{SLURMKIT} compil 2>&-"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    done = subprocess.run(
+        ["bash", "-c", f"{SLURMKIT} --help >&-"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_has_read_enough_is_no_failure(tmp_path: Path) -> None:
+    """``slurmkit logs RUN | head`` ends well."""
+    point = tmp_path / "runs" / "exp" / "points" / "0" / "0"
+    point.mkdir(parents=True)
+    (tmp_path / "runs" / "exp" / "run.json").write_text("{}")
+    (point / "log").write_text("line\n" * 100_000)
+    line = f"set -o pipefail; {SLURMKIT} logs exp | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "line\n", "")
+
+
+def test_what_the_system_refuses_is_one_line(tmp_path: Path) -> None:
+    """A file that cannot be read is named, with the system's reason, and no traceback."""
+    (tmp_path / "runs" / "exp" / "points" / "0" / "0" / "log").mkdir(parents=True)
+    (tmp_path / "runs" / "exp" / "run.json").write_text("{}")
+    done = slurmkit("logs", "exp", cwd=tmp_path)
+    assert done.returncode == 1
+    assert f"{tmp_path}/runs/exp/points/0/0/log: Is a directory" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_nohup_is_kept(tmp_path: Path) -> None:
+    """``nohup slurmkit …`` goes on when the terminal goes away."""
+    point = tmp_path / "runs" / "exp" / "points" / "0" / "0"
+    point.mkdir(parents=True)
+    (tmp_path / "runs" / "exp" / "run.json").write_text("{}")
+    (point / "log").write_text("before\n")
+    line = f"trap '' HUP; PATH= exec {SLURMKIT} logs exp --follow"
+    with subprocess.Popen(["bash", "-c", line], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "before\n"
+        follower.send_signal(signal.SIGHUP)
+        with (point / "log").open("a") as log:
+            log.write("after\n")
+        assert follower.stdout.readline() == "after\n"
+        follower.send_signal(signal.SIGTERM)
+    assert follower.returncode == 130

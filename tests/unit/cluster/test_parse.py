@@ -94,6 +94,8 @@ def test_of_an_array_the_first_record_is_read() -> None:
         ("MIXED", True),
         ("ALLOCATED", True),
         ("IDLE+CLOUD+POWERED_DOWN", True),
+        ("MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", True),
+        ("DOWN+CLOUD+NOT_RESPONDING+POWERED_DOWN", False),
         ("IDLE+DRAIN", False),
         ("DOWN*", False),
         ("IDLE*", False),
@@ -126,7 +128,7 @@ def test_the_controllers_settings_are_read() -> None:
     assert (config.release, config.cluster, config.rewriters, config.max_switch_wait) == (
         (22, 5, 8),
         "lab",
-        ("lua",),
+        ("job_submit/lua",),
         60,
     )
     assert parse_config("").max_switch_wait == 300

@@ -10,7 +10,7 @@ from slurmkit.cluster.fabric import Fabric, Switch
 from slurmkit.cluster.model import ClusterConfig, ClusterSnapshot, Gres, Node, Partition
 from slurmkit.compiler.finding import Finding, Verdict
 from slurmkit.compiler.preflight import preflight
-from slurmkit.config.schema import Experiment, Requeue, Resources, Topology
+from slurmkit.config.schema import Experiment, Payload, Requeue, Resources, Topology
 from slurmkit.units import UNLIMITED
 
 NAMES = tuple(f"n{index}" for index in range(1, 9))
@@ -113,6 +113,20 @@ def test_a_plan_that_fits_has_no_findings() -> None:
             "resources.gpus_per_node=a100:1",
         ),
         ({"time": "0"}, "time.limit", "resources.time", "up to 1-00:00:00", "resources.time=1-00:00:00"),
+        (
+            {"gres": "gpu:1,gpu:a100:2"},
+            "gres.mixed",
+            "resources.gres",
+            "a type for each of them, or for none",
+            "resources.gres=gpu:a100:3",
+        ),
+        (
+            {"gpus_per_node": "1", "gres": "gpu:a100:2"},
+            "gres.mixed",
+            "resources.gpus_per_node",
+            "a type for each of them, or for none",
+            "resources.gpus_per_node=a100:1",
+        ),
     ],
 )
 def test_what_can_never_run_is_impossible(
@@ -132,6 +146,22 @@ def test_what_can_never_run_is_impossible(
         name.removeprefix("resources."): int(value) if value.isdecimal() and "gpus" not in name else value,
     }
     assert code not in check(**mended), "the override that the finding gives must mend it"
+
+
+def test_a_type_here_and_none_there_is_mended_in_place() -> None:
+    """Other resources of the list stay as they are, and a value with commas is quoted for Hydra."""
+    found = check(gres="shard:4,gpu,gpu:a100:2")["gres.mixed"]
+    assert found.override == "'resources.gres=\"shard:4,gpu:a100:3\"'"
+    assert "gres.mixed" not in check(gres="gpu:a100:1,gpu:h100:1,shard:2")
+    assert "gres.mixed" not in check(gres="gpu:1", gpus_per_node="2")
+
+
+def test_a_data_file_that_is_not_here_is_unknown() -> None:
+    """The nodes may see what the submission folder does not: it is said, and stops nothing."""
+    found = {item.code: item for item in preflight(Experiment(unseen="data/my.h5"), CLUSTER)}["data.unseen"]
+    assert (found.verdict, found.key) == (Verdict.UNKNOWN, "data.path")
+    assert "data/my.h5" in found.message
+    assert "data.path=FILE" in found.override
 
 
 def test_capital_letters_are_pointed_out() -> None:
@@ -279,11 +309,20 @@ def test_a_partition_list_is_an_or() -> None:
     assert "nodes.count" in check(partition="low,high", nodes=9)
 
 
-def test_a_signal_ahead_of_the_whole_limit_is_said() -> None:
-    """A lead longer than the time limit makes the job save and requeue for ever; sbatch takes it silently."""
-    assert (
-        check(time="5", requeue=Requeue(signal_lead=900))["signal.lead"].override == "requeue.signal_lead=75"
-    )
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (Payload("trainer", ["-m", "trainer"]), "only saves and requeues"),
+        (Payload("command", ["./a.out"]), "ends a command that does not catch it"),
+        (Payload("function", ["app.py"]), "ends a task that does not catch it"),
+    ],
+)
+def test_a_signal_ahead_of_the_whole_limit_is_said(payload: Payload, said: str) -> None:
+    """A lead longer than the limit makes a trainer save and requeue for ever, and kills a program; sbatch takes it silently."""
+    experiment = Experiment(resources=Resources(time="5"), requeue=Requeue(signal_lead=900), payload=payload)
+    found = {item.code: item for item in preflight(experiment, CLUSTER)}["signal.lead"]
+    assert found.override == "requeue.signal_lead=75"
+    assert said in found.message
 
 
 def test_no_default_partition_is_said() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from slurmkit import load_experiment
 from slurmkit.compiler.directives import job_directives, quote, render
-from slurmkit.compiler.plan import Place, compile_job
+from slurmkit.compiler.plan import Place, compile_job, folder_name
 from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources, Topology
 from slurmkit.errors import ConfigError
 
@@ -145,6 +145,24 @@ def test_names_stay_on_their_line(word: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("-x", "x"),
+        ("--", "run"),
+        ("..", "run"),
+        (".-a-b", "a-b"),
+        ("a b/c", "a_b_c"),
+        ("ü→", "ü_"),
+        ("a" * 99, "a" * 80),
+    ],
+)
+def test_a_folders_name_is_no_option_and_not_hidden(name: str, folder: str) -> None:
+    """``rm RUN`` and ``ls`` take a run folder as a file's name, whatever the job is called; Slurm gets the name as written."""
+    assert folder_name(name) == folder
+    assert job_directives(Experiment(name=name), "log", None)["job-name"] == name
+
+
 def test_folders_with_blanks_are_quoted() -> None:
     """A run folder with a blank, a quote or a percent sign is one folder for bash and for Slurm."""
     place = Place(cwd="/shared/a b", run_dir="/shared/a b/it's 100%", code_dir="/shared/a b/it's 100%/code")
@@ -166,6 +184,19 @@ def test_extra_options_follow_ours() -> None:
     )
     lines = render(job_directives(Experiment(resources=resources), "log", None))
     assert lines[-3:] == ["--nice=100", "--reservation=course", "--contiguous"]
+
+
+@pytest.mark.parametrize(
+    ("value", "lines"),
+    [
+        (True, ["--exclusive"]), ("true", ["--exclusive"]), ("user", ["--exclusive=user"]),
+        (False, []), ("False", []), (None, []),
+    ],
+)  # fmt: skip
+def test_exclusive_is_a_flag_or_a_word(value: object, lines: list[str]) -> None:
+    """``true`` is a bare flag in whatever way it was written, ``user`` is a word, and ``false`` says nothing."""
+    found = render(job_directives(Experiment(resources=Resources(exclusive=value)), "log", None))
+    assert [line for line in found if "exclusive" in line] == lines
 
 
 def test_a_signal_during_the_wait_does_not_end_the_job(tmp_path: Path) -> None:

@@ -45,7 +45,11 @@ from slurmkit.errors import ConfigError
         (Payload, {"kind": "function"}, "payload.command"),
         (Payload, {"kind": "magic"}, "payload.kind"),
         (Snapshot, {"max_mb": 0}, "snapshot.max_mb"),
+        (Resources, {"comment": "a\tb"}, "resources.comment"),
         (Experiment, {"name": "a\nb"}, "name"),
+        (Experiment, {"name": "a\x1b[31mb"}, "name"),
+        (Experiment, {"name": "a\x85b"}, "name"),
+        (Experiment, {"name": "caf\udce9"}, "name"),
         (Experiment, {"name": "  "}, "name"),
     ],
 )

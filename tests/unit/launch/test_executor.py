@@ -82,13 +82,17 @@ def test_sbatchs_own_words_are_repeated(tmp_path: Path, err: str, kind: type[Exc
 
 
 @pytest.mark.parametrize(
-    "said", ["Socket timed out on send/recv operation", "Zero Bytes were transmitted or received"]
-)
-def test_what_may_have_made_a_job_is_no_refusal(tmp_path: Path, said: str) -> None:
-    """After a socket that timed out slurmctld may have the job: that is told from a refusal."""
-    err = f"sbatch: error: Batch job submission failed: {said}\n"
-    with pytest.raises(SubmissionUnclearError, match=said[:10]):
-        SlurmkitExecutor(tmp_path, run=Sbatch(1, "", err)).submit_script(_script(tmp_path))
+    ("code", "err", "said"),
+    [
+        (1, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", "Socket timed out"),
+        (1, "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received\n", "Zero Bytes"),
+        (-9, "", "signal 9"),
+    ],
+)  # fmt: skip
+def test_what_may_have_made_a_job_is_no_refusal(tmp_path: Path, code: int, err: str, said: str) -> None:
+    """After a socket that timed out, or a kill of sbatch, slurmctld may have the job: that is told from a refusal."""
+    with pytest.raises(SubmissionUnclearError, match=said):
+        SlurmkitExecutor(tmp_path, run=Sbatch(code, "", err)).submit_script(_script(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from slurmkit.compiler.directives import job_directives
 from slurmkit.config.schema import Experiment, Requeue, Resources, Topology
 from slurmkit.launch.readback import differences
 
-EXPERIMENT = Experiment(
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FEW_ASKED = Experiment(
     name="gpt",
     resources=Resources(
         nodes=2,
@@ -23,14 +28,14 @@ EXPERIMENT = Experiment(
     topology=Topology(switches=1, wait="5:00"),
 )
 #: As ``scontrol show job`` of Slurm 22.05 shows the job of that experiment.
-JOB = {
+FEW_JOB = {
     "JobName": "gpt", "Partition": "low", "NumNodes": "2-2", "CPUs/Task": "2", "NtasksPerN:B:S:C": "2:0:*:*", "MinMemoryNode": "4G", "TimeLimit": "00:30:00",
     "TresPerNode": "gres:gpu:a100:2", "Requeue": "1", "Switches": "1@00:05:00", "Comment": "a b",
 }  # fmt: skip
 
 
 #: An experiment with every option that Slurm shows, and the job as 22.05 and as later releases show it.
-MANY = Experiment(
+MANY_ASKED = Experiment(
     name="a Requeue=0 b",
     resources=Resources(
         nodes=2,
@@ -68,98 +73,91 @@ LATER = {
     "MemPerTres": "gres/gpu=1024",
 }
 
-
-def compare_many(job: dict[str, str]) -> list[str]:
-    return [item["option"] for item in differences(job_directives(MANY, "log", 6), job)]
-
-
-def compare(job: dict[str, str], experiment: Experiment = EXPERIMENT) -> list[tuple[str, str]]:
-    return [
-        (item["option"], item["got"]) for item in differences(job_directives(experiment, "log", None), job)
-    ]
+#: What was asked, the size of its array, and the job as Slurm shows it.
+Asked = tuple[Experiment, "int | None", dict[str, str]]
+FEW: Asked = (FEW_ASKED, None, FEW_JOB)
+MANY: Asked = (MANY_ASKED, 6, MANY_JOB)
+UNLIMITED: Asked = (Experiment(resources=Resources(time="0")), None, {"TimeLimit": "UNLIMITED"})
 
 
-def test_another_spelling_is_no_difference() -> None:
-    """Slurm writes 30:00 as 00:30:00 and gres as gres:gpu:…: the same job is not called different."""
-    assert compare(JOB) == []
-    assert compare({**JOB, "TresPerNode": "gres/gpu:a100:2", "Switches": "1@05:00"}) == [], (
-        "and neither are the spellings of later releases"
-    )
+def compare(asked: Asked, changes: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What is called different in a job that Slurm shows with some fields changed."""
+    experiment, array, job = asked
+    found = differences(job_directives(experiment, "log", array), {**job, **changes})
+    return [(item["option"], item["got"]) for item in found]
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "option"),
+    ("asked", "changes"),
     [
-        ("Partition", "short", "--partition"),
-        ("NumNodes", "1", "--nodes"),
-        ("TimeLimit", "00:10:00", "--time"),
-        ("TresPerNode", "gres:gpu:a100:1", "--gres"),
-        ("MinMemoryNode", "2G", "--mem"),
-        ("Requeue", "0", "--requeue"),
-        ("Switches", "2@00:05:00", "--switches"),
-        ("JobName", "other", "--job-name"),
+        (FEW, {}),
+        (FEW, {"TresPerNode": "gres/gpu:a100:2", "Switches": "1@05:00"}),
+        (MANY, {}),
+        (MANY, LATER),
+        (MANY, {"Dependency": "(null)"}),
+        (MANY, {"EligibleTime": "Unknown"}),
+        (UNLIMITED, {}),
     ],
+    ids=["22.05", "later", "many", "many later", "a fulfilled dependency", "a held job", "time 0"],
 )
-def test_what_a_site_rewrites_is_said(field: str, value: str, option: str) -> None:
-    """A job_submit plugin that routes, cuts or strips the job shows up as option, asked and got."""
-    assert compare({**JOB, field: value}) == [(option, f"Requeue={value}" if field == "Requeue" else value)]
-
-
-def test_a_requeue_that_was_not_asked_is_said() -> None:
-    """A site that forces requeue on a job that said --no-requeue is heard of."""
-    experiment = Experiment(requeue=Requeue(enabled=False))
-    assert compare({"Requeue": "1"}, experiment) == [("--no-requeue", "Requeue=1")]
-
-
-def test_every_option_that_slurm_shows_is_compared() -> None:
-    """All that was asked is found again, in the spelling of each release."""
-    assert compare_many(MANY_JOB) == []
-    assert compare_many({**MANY_JOB, **LATER}) == []
-    assert compare_many({**MANY_JOB, "Dependency": "(null)"}) == [], "a fulfilled dependency is shown no more"
-    assert compare_many({**MANY_JOB, "EligibleTime": "Unknown"}) == [], "a held job has no time yet"
+def test_another_spelling_is_no_difference(asked: Asked, changes: dict[str, str]) -> None:
+    """Slurm writes 30:00 as 00:30:00 and gres as gres:gpu:…, by release: the same job is not called different."""
+    assert compare(asked, changes) == []
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "option"),
+    ("asked", "field", "value", "option"),
     [
-        ("JobName", "a", "--job-name"),
-        ("ArrayTaskThrottle", "1", "--array"),
-        ("MemPerTres", "gres:gpu:512", "--mem-per-gpu"),
-        ("CpusPerTres", "gres:gpu:1", "--cpus-per-gpu"),
-        ("TresPerNode", "gres:gpu:a100:1,gres:shard:4", "--gres"),
-        ("TresPerNode", "gres:shard:4", "--gres"),
-        ("TresPerTask", "gres:gpu:1", "--gpus-per-task"),
-        ("ReqNodeList", "(null)", "--nodelist"),
-        ("ExcNodeList", "n3", "--exclude"),
-        ("OverSubscribe", "OK", "--exclusive"),
-        ("Dependency", "afterok:57(unfulfilled)", "--dependency"),
-        ("WCKey", "v", "--wckey"),
-        ("MailType", "NONE", "--mail-type"),
-        ("MailUser", "bob", "--mail-user"),
-        ("Nice", "100", "--nice"),
-        ("Reservation", "r2", "--reservation"),
-        ("Licenses", "(null)", "--licenses"),
-        ("EligibleTime", "2030-01-02T00:00:00", "--begin"),
-        ("Deadline", "2031-01-01T00:00:00", "--deadline"),
-        ("MinTmpDiskNode", "0", "--tmp"),
-        ("Contiguous", "0", "--contiguous"),
-        ("Comment", "x", "--comment"),
+        (FEW, "Partition", "short", "--partition"),
+        (FEW, "NumNodes", "1", "--nodes"),
+        (FEW, "TimeLimit", "00:10:00", "--time"),
+        (FEW, "TresPerNode", "gres:gpu:a100:1", "--gres"),
+        (FEW, "MinMemoryNode", "2G", "--mem"),
+        (FEW, "CPUs/Task", "1", "--cpus-per-task"),
+        (FEW, "NtasksPerN:B:S:C", "1:0:*:*", "--ntasks-per-node"),
+        (FEW, "Switches", "2@00:05:00", "--switches"),
+        (UNLIMITED, "TimeLimit", "1-00:00:00", "--time"),
+        (MANY, "JobName", "a", "--job-name"),
+        (MANY, "ArrayTaskThrottle", "1", "--array"),
+        (MANY, "MemPerTres", "gres:gpu:512", "--mem-per-gpu"),
+        (MANY, "CpusPerTres", "gres:gpu:1", "--cpus-per-gpu"),
+        (MANY, "TresPerNode", "gres:gpu:a100:1,gres:shard:4", "--gres"),
+        (MANY, "TresPerNode", "gres:shard:4", "--gres"),
+        (MANY, "TresPerTask", "gres:gpu:1", "--gpus-per-task"),
+        (MANY, "ReqNodeList", "(null)", "--nodelist"),
+        (MANY, "ExcNodeList", "n3", "--exclude"),
+        (MANY, "OverSubscribe", "OK", "--exclusive"),
+        (MANY, "Dependency", "afterok:57(unfulfilled)", "--dependency"),
+        (MANY, "WCKey", "v", "--wckey"),
+        (MANY, "MailType", "NONE", "--mail-type"),
+        (MANY, "MailUser", "bob", "--mail-user"),
+        (MANY, "Nice", "100", "--nice"),
+        (MANY, "Reservation", "r2", "--reservation"),
+        (MANY, "Licenses", "(null)", "--licenses"),
+        (MANY, "EligibleTime", "2030-01-02T00:00:00", "--begin"),
+        (MANY, "Deadline", "2031-01-01T00:00:00", "--deadline"),
+        (MANY, "MinTmpDiskNode", "0", "--tmp"),
+        (MANY, "Contiguous", "0", "--contiguous"),
+        (MANY, "Comment", "x", "--comment"),
     ],
 )
-def test_no_change_of_any_option_is_missed(field: str, value: str, option: str) -> None:
-    """A site that takes away a node list, a reservation, GPUs, a throttle ... is heard of."""
-    assert compare_many({**MANY_JOB, field: value}) == [option]
+def test_what_a_site_rewrites_is_said(asked: Asked, field: str, value: str, option: str) -> None:
+    """A job_submit plugin that routes, cuts or strips the job shows up as option and got, whatever the option."""
+    assert compare(asked, {field: value}) == [(option, value)]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_site_that_decides_on_requeue_is_heard_of(enabled: bool) -> None:
+    """A requeue that is taken away, and one that is forced on a job that said --no-requeue."""
+    asked: Asked = (Experiment(requeue=Requeue(enabled=enabled)), None, {})
+    got = "0" if enabled else "1"
+    option = "--requeue" if enabled else "--no-requeue"
+    assert compare(asked, {"Requeue": got}) == [(option, f"Requeue={got}")]
 
 
 def test_a_throttle_that_is_gone_is_said() -> None:
     """Slurm shows no throttle of an array that has none."""
     job = {key: value for key, value in MANY_JOB.items() if key != "ArrayTaskThrottle"}
-    assert compare_many({**job, "ArrayTaskId": "0-5"}) == ["--array"]
-    assert compare_many({**job, "ArrayTaskId": "3"}) == [], "the record of one task never shows it"
-
-
-def test_an_unlimited_job_is_one_with_time_zero() -> None:
-    """``time=0`` and UNLIMITED are the same."""
-    experiment = Experiment(resources=Resources(time="0"))
-    assert compare({"TimeLimit": "UNLIMITED"}, experiment) == []
-    assert compare({"TimeLimit": "1-00:00:00"}, experiment) == [("--time", "1-00:00:00")]
+    asked: Asked = (MANY_ASKED, 6, job)
+    assert compare(asked, {"ArrayTaskId": "0-5"}) == [("--array", "none")]
+    assert compare(asked, {"ArrayTaskId": "3"}) == [], "the record of one task never shows it"

@@ -108,6 +108,9 @@ def test_runs_are_never_copied(tmp_path: Path, in_git: bool) -> None:
     (project / "out" / "old" / "code").mkdir(parents=True)
     (project / "out" / "old" / "run.json").write_text("{}")
     (project / "out" / "old" / "code" / "app.py").write_text("old")
+    for part in ("points/0/0", "exits"):  # submitted by hand
+        (project / "runs" / "exp-12" / part).mkdir(parents=True)
+    (project / "runs" / "exp-12" / "points" / "0" / "0" / "kept.py").write_text("old")
     (project / "app.py").write_text("new")
     if in_git:
         git(tmp_path, "init", "-q", "project")

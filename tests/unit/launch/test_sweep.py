@@ -7,12 +7,12 @@ import time
 import pytest
 
 from slurmkit.errors import ConfigError
-from slurmkit.launch.sweep import split_overrides
+from slurmkit.launch.sweep import split_overrides, without_fixed
 
 
 def test_the_last_key_varies_fastest() -> None:
     """Points come in the order of Hydra's own sweeper, and what has one value is no part of them."""
-    fixed, points = split_overrides(["experiment=digits", "a=1,2", "b=x,y"], ours=True)
+    fixed, points = split_overrides(["experiment=digits", "a=1,2", "b=x,y"])
     assert fixed == ["experiment=digits"]
     assert points == [["a=1", "b=x"], ["a=1", "b=y"], ["a=2", "b=x"], ["a=2", "b=y"]]
 
@@ -26,12 +26,16 @@ def test_the_last_key_varies_fastest() -> None:
         ("s='`id`','$(id)'", ["s='`id`'"]),
         ("s=[1,2],[3]", ["s=[1,2]"]),
         ("+s=1,2", ["+s=1"]),
+        ("s=1e-3,1_0", ["s=1e-3"]),
+        ("s=choice(true,0)", ["s=True"]),
+        ("s=${a},\\${b}", ["s=${a}"]),
+        ("s=[a, 1e-3],{b: 2}", ["s=[a, 1e-3]"]),
         ("~s=1", None),
     ],
 )
 def test_hydras_grammar_decides_what_is_a_sweep(override: str, point: list[str] | None) -> None:
     """Quoted commas, lists and backticks stay as written; only Hydra's own sweeps make points."""
-    fixed, points = split_overrides([override], ours=True)
+    fixed, points = split_overrides([override])
     assert (fixed, points) == ([override], [[]]) if point is None else points[0] == point
 
 
@@ -41,27 +45,26 @@ def test_hydras_grammar_decides_what_is_a_sweep(override: str, point: list[str] 
         "a=interval(0,1)",
         "a=range(0,0)",
         "a=glob(*)",
-        "resources.nodes=1,2",
-        "resources=one_node,two_nodes",
-        "topology.switches=1,2",
         "hydra.launcher.wait=true,false",
+        "hydra/launcher=a,b",
         "a=[1",
     ],
 )
 def test_what_no_array_can_hold_is_refused(override: str) -> None:
-    """Intervals have no grid; the tasks of one array share their resources; an unreadable word is named."""
+    """Intervals have no grid; all points have one config of Hydra; an unreadable word is named."""
     with pytest.raises(ConfigError) as caught:
-        split_overrides([override], ours=True)
+        split_overrides([override])
     assert caught.value.hint
 
 
-def test_another_apps_own_groups_may_be_swept() -> None:
-    """An app whose own group is called resources sweeps over it as over any other."""
-    assert split_overrides(["resources=a,b"], ours=False)[1] == [["resources=a"], ["resources=b"]]
+def test_points_are_freed_of_what_they_share() -> None:
+    """Hydra's own sweeper repeats every word in each point, in its own spelling: only what is swept stays."""
+    typed = ["+a=1e-3", "b=1_0", "~c", "x=1", "x=2,3"]
+    assert without_fixed([["+a=0.001", "b=10", "~c=null", "x=2"], ["x=3"]], typed) == [["x=2"], ["x=3"]]
 
 
 def test_a_large_sweep_costs_nothing_per_point() -> None:
     """100,000 points are split in seconds, since nothing is composed."""
     start = time.monotonic()
-    assert len(split_overrides(["a=range(0,1000)", "b=range(0,100)"], ours=True)[1]) == 100_000
+    assert len(split_overrides(["a=range(0,1000)", "b=range(0,100)"])[1]) == 100_000
     assert time.monotonic() - start < 5

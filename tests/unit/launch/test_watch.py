@@ -9,7 +9,8 @@ import pytest
 from slurmkit.cluster.command import CommandClient
 from slurmkit.errors import ConfigError, SlurmUnavailableError
 from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
-from slurmkit.launch.watch import UNFINISHED, cancel_run, run_status, task_states, wait_for
+from slurmkit.launch.states import UNFINISHED, task_states
+from slurmkit.launch.watch import cancel_run, run_status, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,8 +120,11 @@ def test_waiting_survives_a_controller_that_restarts(run: Run) -> None:
             return [row("12", str(task), "COMPLETED") for task in range(3)]
 
     waits: list[float] = []
-    assert [item.state for item in wait_for(run, Restarting(), waits.append)] == ["COMPLETED"] * 3  # type: ignore[arg-type]
+    said: list[str] = []
+    ended = wait_for(run, Restarting(), waits.append, say=said.append)  # type: ignore[arg-type]
+    assert [item.state for item in ended] == ["COMPLETED"] * 3
     assert len(waits) == 3
+    assert said == ["away; waiting for it"], "once, however often it is asked"
     with pytest.raises(SlurmUnavailableError):
         wait_for(run, Restarting(), waits.append, patience=1)  # type: ignore[arg-type]
 
@@ -170,12 +174,30 @@ def test_a_cancelled_run_stays_cancelled(run: Run) -> None:
     assert [item.state for item in run_status(run, Slurm())] == ["CANCELLED"] * 3  # type: ignore[arg-type]
 
 
+def test_one_point_is_cancelled_alone(run: Run) -> None:
+    """Cancelling one point names its task to scancel, and the others are kept as they are."""
+    slurm = Slurm([row("12", str(task), "RUNNING") for task in range(3)])
+    assert cancel_run(run, slurm, 1) == ["12_1"]  # type: ignore[arg-type]
+    assert "cancel 12_1" in slurm.calls
+    assert set(run.ended()) == {"12_1"}
+
+
+def test_a_reason_lasts_as_long_as_it_holds(run: Run) -> None:
+    """Why a job waits or failed is shown; what it once waited for is not, when it was cancelled or has completed."""
+    states = ("PENDING", "FAILED", "CANCELLED")
+    rows = [{**row("12", str(task), state), "Reason": "Why"} for task, state in enumerate(states)]
+    assert [item.reason for item in run_status(run, Slurm(rows))] == ["Why", "Why", ""]  # type: ignore[arg-type]
+
+
 def test_a_shell_that_got_sigterm_did_not_complete(run: Run) -> None:
     """A record with SIGTERM in it tells neither success nor failure: cancelled, out of time, or requeued."""
     (run.path / "exits" / "n1.jsonl").write_text(
         '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 1, "time": 5}\n'
     )
-    assert run_status(run, Slurm())[0].state == "STOPPED"  # type: ignore[arg-type]
+    slurm = Slurm()
+    assert run_status(run, slurm)[0].state == "STOPPED"  # type: ignore[arg-type]
+    assert wait_for(run, slurm, lambda _: pytest.fail("waited"))[0].state == "STOPPED"  # type: ignore[arg-type]
+    assert cancel_run(run, slurm) == [], "Slurm's own STOPPED goes on, this one has ended"  # type: ignore[arg-type]
 
 
 def test_a_job_id_of_somebody_else_is_not_ours(run: Run) -> None:
@@ -184,8 +206,11 @@ def test_a_job_id_of_somebody_else_is_not_ours(run: Run) -> None:
     assert {item.state for item in run_status(run, slurm)} == {"LOST"}  # type: ignore[arg-type]
     assert cancel_run(run, slurm) == []  # type: ignore[arg-type]
     assert not [call for call in slurm.calls if call.startswith("cancel")]
-    ours = Slurm([row("12", "0", "RUNNING", str(run.path / "job.sbatch"))])
-    assert run_status(run, ours)[0].state == "RUNNING"  # type: ignore[arg-type]
+    for path in (run.path, "/the/same/folder/mounted/elsewhere/" + run.id):
+        ours = Slurm([row("12", "0", "RUNNING", f"{path}/job.sbatch")])
+        assert run_status(run, ours)[0].state == "RUNNING"  # type: ignore[arg-type]
+    long = Slurm([row("12", "0", "RUNNING", str(run.path / "job.sbatch")[:40])])
+    assert run_status(run, long)[0].state == "RUNNING", "squeue cuts long paths"  # type: ignore[arg-type]
 
 
 def test_another_cluster_is_named(run: Run) -> None:

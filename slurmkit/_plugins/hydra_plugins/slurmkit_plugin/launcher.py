@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.plugins.launcher import Launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from hydra.core.utils import JobReturn
     from hydra.types import HydraContext, TaskFunction
@@ -24,20 +24,18 @@ class SlurmkitLauncher(Launcher):
 
     Args:
         wait: whether to wait for the jobs; when ``None``, only under a sweeper that reads results.
-        **options: the rest of ``hydra.launcher``: name, runs_dir, resources, topology, requeue, env, snapshot.
+        **_options: the rest of ``hydra.launcher``, which is read from the config.
     """
 
-    def __init__(self, wait: bool | None = None, **options: Any) -> None:
+    def __init__(self, wait: bool | None = None, **_options: Any) -> None:
         self._wait = wait
-        self._options = options
+        self._context: HydraContext | None = None
         self._config: DictConfig | None = None
-        self._task_function: TaskFunction | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra before ``launch``."""
-        del hydra_context
-        self._config = config
-        self._task_function = task_function
+        del task_function  # each point starts the app again
+        self._context, self._config = hydra_context, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Submit one job array, one task a point.
@@ -51,9 +49,9 @@ class SlurmkitLauncher(Launcher):
         from hydra_plugins.slurmkit_plugin import launching  # noqa: PLC0415 - Hydra scans plugins at every start
 
         assert self._config is not None  # noqa: S101 - Hydra's contract
-        assert self._task_function is not None  # noqa: S101
-        options: Mapping[str, Any] = self._options
+        assert self._context is not None  # noqa: S101
         sweeper = str(self._config.hydra.sweeper._target_).rpartition(".")[2]
         wants_values = sweeper not in _WANT_NO_VALUES
         wait = wants_values if self._wait is None else self._wait
-        return launching.launch(self._config, options, job_overrides, wait=wait, wants_values=wants_values)
+        loader = self._context.config_loader
+        return launching.launch(self._config, loader, job_overrides, wait=wait, wants_values=wants_values)

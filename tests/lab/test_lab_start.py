@@ -1,0 +1,219 @@
+"""Labs come and go, against the real Slurm of this machine: whatever cuts a start short leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from labs import CLI, call, need_programs, start, state, submit, traces
+from polling import wait_until
+
+from slurmkit.errors import LabError
+from slurmkit.lab import report
+from slurmkit.lab.daemons import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def up(lab_folder: Path) -> Iterator[Callable[[str], Lab]]:
+    """Three labs that ``slurmkit lab up`` starts at one moment; each is waited for by the test that wants it."""
+    shapes = {"left": [], "right": ["-N2"], "books": ["-N2", "--accounting"]}
+    begun = {name: start(lab_folder, "up", "--name", name, *words) for name, words in shapes.items()}
+
+    def wait(name: str) -> Lab:
+        _, err = begun[name].communicate(timeout=60)
+        assert begun[name].returncode == 0, err
+        return Lab.open(name, lab_folder)
+
+    yield wait
+    for name, process in begun.items():
+        process.communicate(timeout=60)
+        Lab.end(name, lab_folder)
+
+
+def test_up_is_fast_and_every_node_is_idle(up: Callable[[str], Lab]) -> None:
+    """Eight nodes are idle within 10 s, even if two other labs start meanwhile."""
+    begin = time.monotonic()
+    left = up("left")
+    assert time.monotonic() - begin < 10
+    assert left.status().nodes == {"idle": 8}
+
+
+def test_labs_live_side_by_side_and_down_leaves_nothing(lab: Lab, up: Callable[[str], Lab]) -> None:
+    """Labs started at one moment do not meet; of one that ends nothing is left, and the others go on.
+
+    Nothing is no file, no daemon, no step, and no process of a job that ignores SIGTERM and has forked.
+    """
+    left, right = up("left"), up("right")
+    assert left.spec.port != right.spec.port
+    script = "trap '' TERM; (setsid sleep 600 &); env -i sleep 600 & sleep 600"
+    job = submit(left, script, "-N2", "-o", "/dev/null")
+    wait_until(lambda: state(left, job) == "RUNNING", 10, "the job to run")
+    wait_until(lambda: sum("sleep" in trace for trace in traces(left.root)) >= 2, 10, "its processes")
+    left.down()
+    assert not left.root.exists()
+    assert traces(left.root) == []
+    for other in (lab, right):
+        assert other.run(["srun", "-N2", "true"]).returncode == 0
+        assert other.status().healthy
+
+
+def test_a_job_of_the_lab_can_end_it(start_lab: Callable[..., Lab]) -> None:
+    """`down` from within a job: the job, its step daemon and the folder go too."""
+    lab = start_lab(nodes=1)
+    words = " ".join(shlex.quote(word) for word in [*CLI, "down", "--name", lab.name])
+    submit(lab, f"SLURMKIT_LAB_DIR={lab.root.parent} {words}", "-o", "/dev/null")
+    wait_until(lambda: not lab.root.exists() and not traces(lab.root), 20, "the lab to be gone")
+
+
+def test_a_dead_daemon_is_named(up: Callable[[str], Lab], lab_folder: Path) -> None:
+    """`status` names it, exits 1 and shows its last words; `up` does not start over a live lab."""
+    lab = up("right")
+    os.kill(lab.pids["slurmd n2"], signal.SIGKILL)
+    wait_until(lambda: not lab.status().healthy, 5, "the slurmd to be dead")
+    status, again = (call(lab_folder, verb, "--name", lab.name) for verb in ("status", "up"))
+    assert (status.returncode, again.returncode) == (1, 1)
+    assert "daemons  3 of 4 alive; dead: slurmd n2\nnodes    2 idle\njobs     none" in status.stdout
+    assert status.stderr.startswith("slurmkit: slurmd n2 of lab right is dead\n  hint: slurmkit lab down")
+    assert "slurmd version" in status.stderr
+    assert again.stderr == status.stderr
+
+
+def test_a_slurmctld_that_does_not_answer_is_named(
+    up: Callable[[str], Lab], lab_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped or dead, it is named with its last words, and nobody is told that there are no jobs."""
+    lab = up("right")
+    job = submit(lab, "exec sleep 600", "-w", "n1", "-o", "/dev/null")
+    slurmctld = lab.pids["slurmctld"]
+    monkeypatch.setattr(report, "_ANSWER_TIMEOUT", 0.5)
+    os.kill(slurmctld, signal.SIGSTOP)
+    stopped = lab.status()
+    os.kill(slurmctld, signal.SIGCONT)
+    assert state(lab, job)
+    assert (stopped.jobs, stopped.healthy) == (None, False)
+    assert "slurmctld of lab right lives and does not answer" in str(stopped.trouble)
+    os.kill(slurmctld, signal.SIGKILL)
+    wait_until(lambda: not lab.status().daemons["slurmctld"], 5, "slurmctld to be dead")
+    status = call(lab_folder, "status", "--name", lab.name)
+    assert status.returncode == 1
+    assert "dead: slurmctld" in status.stdout
+    assert "jobs     unknown: slurmctld does not answer" in status.stdout
+    assert "slurmctld of lab right is dead" in status.stderr
+    assert "\n  slurmctld: " in status.stderr
+
+
+def test_a_failed_start_shows_the_log_and_leaves_nothing(
+    start_lab: Callable[..., Lab], lab_folder: Path
+) -> None:
+    """A daemon that dies at its start is named with its last words, and the rest is cleared away."""
+    name = "broken"
+    with pytest.raises(LabError, match=r"slurmctld of lab .* died") as caught:
+        start_lab(name, extra="SchedulerType=sched/nonsense")
+    assert "sched/nonsense" in caught.value.detail
+    assert not (lab_folder / name).exists()
+    assert traces(lab_folder / name) == []
+
+
+def test_a_slurm_for_one_slurmd_a_host_is_told(
+    start_lab: Callable[..., Lab], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where several slurmd on one host were not compiled in, the error says that and how to build it."""
+    wrapper = tmp_path / "scontrol"
+    wrapper.write_text(f'#!/bin/sh\n{shutil.which("scontrol")} "$@" | grep -v MULTIPLE_SLURMD\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(LabError, match="several slurmd on one host") as caught:
+        start_lab(nodes=2)
+    assert "--enable-multiple-slurmd" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("number", "shape", "reached"),
+    [
+        (signal.SIGINT, "--nodes=64", "log/munged.out"),
+        (signal.SIGTERM, "--nodes=64", "log/slurmctld.out"),
+        (signal.SIGINT, "--accounting", "db/ibdata1"),
+    ],
+    ids=["Ctrl-C", "SIGTERM", "Ctrl-C while MariaDB is made"],
+)
+def test_an_interrupted_start_leaves_nothing(
+    lab_folder: Path, missing: Callable[[str], None], number: int, shape: str, reached: str
+) -> None:
+    """Ctrl-C in the middle of `up` exits 130 and leaves no process and no file."""
+    need_programs(missing, accounting=shape == "--accounting")
+    root = lab_folder / "cut"
+    with start(lab_folder, "up", "--name", root.name, shape) as cut:
+        wait_until((root / reached).exists, 10, f"{reached} to be made")
+        cut.send_signal(number)
+        out, _ = cut.communicate(timeout=30)
+    assert (cut.returncode, out) == (130, "")
+    assert not root.exists()
+    assert traces(root) == []
+
+
+def test_a_killed_start_can_be_started_anew_and_ended(lab_folder: Path) -> None:
+    """What a SIGKILLed `up` leaves is no running lab: `status` says so, `up` starts anew, `down` ends it."""
+    root = lab_folder / "killed"
+    with start(lab_folder, "up", "--name", root.name, "--nodes", "64") as cut:
+        wait_until((root / "log" / "n5.out").exists, 20, "the fifth slurmd")
+        cut.kill()
+    assert "its start was cut off" in call(lab_folder, "status", "--name", root.name).stderr
+    up = call(lab_folder, "up", "--name", root.name, "--nodes", "2")
+    assert (up.returncode, up.stdout) == (0, f"export SLURM_CONF={root}/etc/slurm.conf\n"), up.stderr
+    assert Lab.open(root.name, lab_folder).status().nodes == {"idle": 2}
+    done = call(lab_folder, "down", "--name", root.name)
+    assert done.returncode == 0
+    assert not root.exists()
+    assert traces(root) == []
+    again = call(lab_folder, "down", "--name", root.name)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert "there is no lab" in again.stderr
+
+
+def test_accounting_makes_sacct_work(up: Callable[[str], Lab], missing: Callable[[str], None]) -> None:
+    """With --accounting, sacct knows a finished job and its GPUs."""
+    need_programs(missing, accounting=True)
+    lab = up("books")
+    job = submit(lab, "true", "--gres=gpu:2", "-o", "/dev/null")
+    ask = ["sacct", "-nXP", "-j", job, "-o", "State,AllocTRES"]
+    found = wait_until(
+        lambda: "COMPLETED" in (said := lab.run(ask).stdout) and said, 20, "sacct to know the job"
+    )
+    assert "gres/gpu=2" in found
+    lab.down()
+    assert traces(lab.root) == []
+
+
+OWNER = """
+import os, signal, sys
+from pathlib import Path
+from guard import guard
+from slurmkit.lab.daemons import Lab
+guard(Path(sys.argv[1]))
+print(Lab.up("orphan", nodes=1, folder=Path(sys.argv[1])).root, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_labs_of_a_killed_test_session_end_with_it(lab_folder: Path) -> None:
+    """`kill -9` of pytest runs no fixture: its guard ends its labs and removes its folder, and no other."""
+    folder = lab_folder / "killed-session"
+    folder.mkdir()
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    owner = [sys.executable, "-c", OWNER, str(folder)]
+    done = subprocess.run(owner, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, f"{folder}/orphan\n"), done.stderr
+    wait_until(lambda: not folder.exists() and not traces(folder), 20, "the guard to end the lab")
