@@ -9,13 +9,16 @@ that comes before the handlers are there ends the rank.
 
 from __future__ import annotations
 
-import gc
+import atexit
+import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING
+import traceback
+from typing import TYPE_CHECKING, NoReturn
 
 from slurmkit.errors import SlurmkitError
 from slurmkit.runtime.signals import SignalFlags, catch_signals
+from trainer.extras import TRAINING, need
 
 if TYPE_CHECKING:
     import argparse
@@ -38,7 +41,8 @@ def _train(arguments: argparse.Namespace, flags: SignalFlags) -> int:
     try:
         settings = compose(arguments.overrides, arguments.config_name, arguments.config_dir)
         env = JobEnv.from_environ(os.environ, settings.run_dir)
-        from trainer.loop import train  # torch costs seconds, a mistake in the config none
+        need(*TRAINING)  # they cost seconds, a mistake in the config none
+        from trainer.loop import train
 
         return train(settings, env, flags)
     except SlurmkitError as error:
@@ -61,18 +65,40 @@ def _nothing(_config: object) -> None:
     pass
 
 
+def _leave(code: int) -> NoReturn:
+    """End the process here: taking torch apart costs the interpreter up to a second, in which a requeue waits.
+
+    It could even wait for ever, for a rank that died (see :func:`trainer.distributed.joined`).
+    """
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()  # noqa: SLF001 - what a model's libraries asked for
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _be_a_rank(arguments: argparse.Namespace, flags: SignalFlags) -> int:
+    """Train; whatever is raised is told here, since nothing is waited for afterwards."""
+    try:
+        return _train(arguments, flags)
+    except KeyboardInterrupt:  # the second one: a person does not wait for the save
+        print("trainer: interrupted; steps since the last checkpoint are done again", file=sys.stderr)
+        return 130
+    except Exception:  # noqa: BLE001 - a bug, of ours or in the model: its traceback is what helps
+        traceback.print_exc()
+        return 1
+
+
 def main() -> int:
-    """Run as one rank, unless Hydra is asked for more than that."""
-    with catch_signals(last=True) as flags:
+    """Run as one rank, and end the process with it; or return, where Hydra is asked for more than that."""
+    with catch_signals() as flags:  # a sweep is a command like any other: it dies of a signal
         from hydra._internal.utils import get_args_parser
 
         asked = get_args_parser().parse_args()
         fronts = ("multirun", "cfg", "help", "hydra_help", "info", "shell_completion")
         if not any(getattr(asked, front) for front in fronts):
-            code = _train(asked, flags)
-            gc.freeze()  # the interpreter would pick torch apart for a second, while a requeue or KillWait waits
-            return code
-        flags.last = False  # a sweep is a command like any other, and dies of a signal
+            _leave(_be_a_rank(asked, flags))
     _sweep()
     return 0
 

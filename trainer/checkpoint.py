@@ -18,6 +18,7 @@ here reads a pickle.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import re
@@ -308,7 +309,12 @@ class CheckpointStore:
     def _cannot_write(self, what: str, error: OSError) -> CheckpointError:
         left = self.steps()
         kept = f"the last committed one is step {left[0]}" if left else "there is no earlier one"
+        hint = "look at its owner and its mode"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            hint = "free space there"
+        elif error.errno == errno.ENOENT:
+            hint = "it was removed while the run went on: start again"
         return CheckpointError(
             f"{what} could not be written to {self.root}: {error.strerror or error}; {kept}",
-            hint="free space there, or name another folder with trainer.checkpoint.root=DIR",
+            hint=f"{hint}, or name another folder with trainer.checkpoint.root=DIR",
         )

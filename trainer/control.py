@@ -18,11 +18,12 @@ import torch.distributed as dist
 from slurmkit import errors
 from slurmkit.errors import SlurmkitError
 from slurmkit.runtime.signals import Stop
+from trainer.trouble import of_system, shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Agreed", "Control", "Report", "of_system", "shared"]
+__all__ = ["Agreed", "Control", "Report"]
 
 _CHUNK = 1 << 28
 #: Longer steps than this wait for their own answer at once: a millisecond is nothing to them, and a
@@ -43,6 +44,8 @@ class Report:
     """A checksum of (place, sample id) pairs; a sum, so it does not depend on how ranks share them."""
     stop: Stop = Stop.NONE
     save: bool = False
+    trouble: bool = False
+    """The rank cannot go on: once it is agreed, all of them ask why with :meth:`Control.together`."""
     seconds: float = 0.0
 
 
@@ -56,6 +59,7 @@ class Agreed:
     order: int
     stop: Stop
     save: bool
+    trouble: bool
     seconds: float
 
 
@@ -90,6 +94,7 @@ class Control:
             float(report.samples),
             float(report.order),
             float(report.save),
+            float(report.trouble),
             report.seconds,
             *(float(one in report.stop) for one in _SIGNALS),
         ]
@@ -106,14 +111,15 @@ class Control:
         step, tensor, work = self._pending
         self._pending = None
         work.wait()
-        loss_sum, samples, order, save, seconds, *signals = tensor.tolist()
+        loss_sum, samples, order, save, trouble, seconds, *signals = tensor.tolist()
         stop = Stop.NONE
         for one, count in zip(_SIGNALS, signals, strict=True):
             if count:
                 stop |= one
         mean = seconds / self.world_size
         self._long_steps = mean > _LONG_STEP_SECONDS
-        return [Agreed(step, loss_sum / samples, int(samples), int(order), stop, bool(save), mean)]
+        loss = loss_sum / samples
+        return [Agreed(step, loss, int(samples), int(order), stop, bool(save), bool(trouble), mean)]
 
     def broadcast(self, data: bytes | None) -> bytes:
         """Send bytes of rank 0 to all ranks.
@@ -177,26 +183,3 @@ class Control:
         where = "" if rank == 0 else f"rank {rank} on {nodes[rank]}: "
         make: Callable[[str, str], SlurmkitError] = getattr(errors, kind, SlurmkitError)
         raise shared(make(where + message, hint)) from own
-
-
-def of_system(error: OSError) -> SlurmkitError:
-    """What the operating system refused, as a line with its path and no traceback.
-
-    Args:
-        error: for example "permission denied".
-    """
-    path = f"{error.filename}: " if error.filename is not None else ""
-    return SlurmkitError(
-        f"{path}{error.strerror or error}",
-        hint="look at that path: its owner, its mode, and the free space of its disk",
-    )
-
-
-def shared(error: SlurmkitError) -> SlurmkitError:
-    """Mark an error that every rank raises: rank 0 alone tells it.
-
-    Args:
-        error: the error.
-    """
-    error.shared = True  # type: ignore[attr-defined]
-    return error

@@ -1,11 +1,9 @@
-"""Samples from HDF5 files, in an order that is a pure function of the seed and a cursor.
+"""``python -m trainer.data prepare``: the two files of the examples, from what Python packages ship.
 
-The whole run reads one endless sequence of sample ids: epoch after epoch, each shuffled by (seed, epoch).
-The cursor counts the samples that are consumed, so step ``s`` takes the ``batch_size`` places from
-``s * batch_size`` on, split over the ranks by place. Workers, ranks and lives change nothing about it.
-
-``python -m trainer.data prepare`` makes the two files of the examples from what Python packages ship.
+No torch here: what makes the files is a second's work.
 """
+
+# ruff: noqa: PLC0415 - a package that is missing is a line, so none is imported before it was looked for
 
 from __future__ import annotations
 
@@ -16,283 +14,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import h5py
-import numpy as np
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-from slurmkit.config.training import check_batch
-from slurmkit.errors import ConfigError, SlurmkitError
-from slurmkit.runtime.signals import shield_worker
+from slurmkit.errors import SlurmkitError
+from trainer.extras import need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
-    from slurmkit.config.training import DataConfig
-
-    Batch = tuple[Tensor, Tensor, Tensor]
-    Arrays = tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]
-
-__all__ = ["Feed", "SampleOrder", "Samples", "open_samples", "order_checksum", "prepare", "shares"]
-
-_PREPARE = "python -m trainer.data prepare"
-
-
-class SampleOrder:
-    """Which sample is at which place of the endless sequence.
-
-    Args:
-        seed: of the run.
-        samples: how many the data set has.
-    """
-
-    def __init__(self, seed: int, samples: int) -> None:
-        self.seed = seed
-        self.samples = samples
-        self._epoch = -1
-        self._order: NDArray[np.int64] = np.empty(0, np.int64)
-
-    def at(self, first: int, count: int) -> list[int]:
-        """The sample ids of ``count`` places from ``first`` on; they may cross into the next epoch.
-
-        Args:
-            first: the first place.
-            count: how many.
-        """
-        ids: list[int] = []
-        while count > 0:
-            epoch, place = divmod(first, self.samples)
-            self._shuffle(epoch)
-            part = self._order[place : place + count]
-            ids += part.tolist()
-            first += len(part)
-            count -= len(part)
-        return ids
-
-    def _shuffle(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            # RandomState on purpose: NumPy promises that its stream never changes between releases.
-            bits = np.random.MT19937(np.random.SeedSequence([self.seed, epoch]))
-            self._order = np.random.RandomState(bits).permutation(self.samples)
-            self._epoch = epoch
-
-
-def shares(batch_size: int, accumulate: int, rank: int, world_size: int) -> list[tuple[int, int]]:
-    """The parts of a global batch that one rank takes: (first place, count) of each forward pass.
-
-    Args:
-        batch_size: samples of one optimizer step over all ranks.
-        accumulate: forward passes of one optimizer step.
-        rank: whose parts.
-        world_size: how many ranks.
-
-    Raises:
-        ConfigError: if the batch cannot be split evenly.
-    """
-    micro = check_batch(batch_size, accumulate, world_size)
-    own = rank * micro * accumulate
-    return [(own + turn * micro, micro) for turn in range(accumulate)]
-
-
-def order_checksum(first: int, ids: Tensor) -> int:
-    """A sum over mixed (place, id) pairs: small enough that the sum of all ranks is exact in a double.
-
-    Args:
-        first: the place of the first sample in the sequence of the run.
-        ids: the samples that were really fed.
-    """
-    places = np.arange(first, first + len(ids), dtype=np.uint64)
-    mixed = places * np.uint64(0x9E3779B97F4A7C15) + ids.numpy().astype(np.uint64)
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(27)
-    return int((mixed & np.uint64(0xFFFFFFFF)).sum())
-
-
-class Samples(Dataset["Arrays"]):
-    """The samples of an HDF5 file; each process opens the file for itself.
-
-    Args:
-        path: the file.
-        kind: ``text`` or ``table``.
-        context: tokens of a sample of text.
-    """
-
-    def __init__(self, path: Path, kind: str, context: int) -> None:
-        self.path = path
-        self.kind = kind
-        self.context = context
-        self._file: Any = None
-        self._pid = 0
-        names = ("tokens",) if kind == "text" else ("x", "y")
-        for name in names:
-            if name not in self.file:
-                raise ConfigError(
-                    f"data.path={str(path)!r} has no dataset {name!r}, which data.kind={kind} reads; "
-                    f"it has {', '.join(sorted(self.file)) or 'none'}",
-                    hint="try data=text or data=digits" if len(self.file) else _PREPARE,
-                )
-        rows = len(self.file[names[0]])
-        self.count = (rows - 1) // context if kind == "text" else rows
-        if self.count < 1:
-            raise ConfigError(
-                f"data.path={str(path)!r} has {rows} rows, too few for one sample",
-                hint=f"try data.context={max(1, rows - 1)}" if kind == "text" else _PREPARE,
-            )
-        self.digest = str(self.file.attrs.get("sha256", ""))
-
-    @property
-    def file(self) -> Any:
-        """The open file of this process: a handle that went through fork is not used."""
-        if self._file is None or self._pid != os.getpid():
-            self._file = h5py.File(self.path, "r")
-            self._pid = os.getpid()
-        return self._file
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_file": None}
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Arrays:
-        return self.__getitems__([index])
-
-    def batch(self, ids: Sequence[int]) -> Batch:
-        """One batch as tensors.
-
-        Args:
-            ids: the samples.
-        """
-        return _tensors(self.__getitems__(ids))
-
-    def __getitems__(self, ids: Sequence[int]) -> Arrays:
-        """One batch: the ids that were read, the inputs and the targets.
-
-        Arrays and not tensors: torch passes each tensor of a worker as a file of its own, which costs a
-        small batch ten times what its bytes cost in the pipe.
-
-        Args:
-            ids: the samples.
-        """
-        if self.kind == "text":
-            tokens, size = self.file["tokens"], self.context
-            rows = np.stack([tokens[i * size : i * size + size + 1] for i in ids]).astype(np.int64)
-            inputs, targets = rows[:, :-1], rows[:, 1:]
-        else:
-            x, y = self.file["x"], self.file["y"]
-            inputs = np.stack([x[i] for i in ids]).astype(np.float32)
-            targets = np.stack([y[i] for i in ids]).astype(np.int64)
-        return np.array(ids, np.int64), np.ascontiguousarray(inputs), np.ascontiguousarray(targets)
-
-    def close(self) -> None:
-        """Close the file of this process."""
-        if self._file is not None and self._pid == os.getpid():
-            self._file.close()
-        self._file = None
-
-
-def open_samples(config: DataConfig, submit_dir: Path) -> Samples:
-    """Open the data of a config.
-
-    Args:
-        config: which file, and how to read it.
-        submit_dir: where the job was submitted from; a relative path is looked for there too.
-
-    Raises:
-        ConfigError: if there is no such file, or not the datasets that it should hold.
-    """
-    path = Path(config.path).expanduser()
-    places = list(dict.fromkeys([path.absolute(), submit_dir.absolute() / path]))
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise ConfigError(
-            f"data.path={config.path!r}: there is no file {' nor '.join(map(str, places))}",
-            hint=f"make it with {_PREPARE}, or name another with data.path=FILE",
-        )
-    try:
-        return Samples(found, config.kind, config.context)
-    except OSError as error:
-        raise ConfigError(
-            f"data.path={str(found)!r} cannot be read as HDF5: {error}", hint=_PREPARE
-        ) from error
-
-
-class _Batches:
-    """The batch sampler of one life of one rank."""
-
-    def __init__(
-        self, order: SampleOrder, batch_size: int, parts: list[tuple[int, int]], span: range
-    ) -> None:
-        self.order = order
-        self.batch_size = batch_size
-        self.parts = parts
-        self.span = span
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for step in self.span:
-            for first, count in self.parts:
-                yield self.order.at(step * self.batch_size + first, count)
-
-
-def _as_read(batch: Any) -> Any:
-    return batch
-
-
-def _tensors(arrays: Arrays) -> Batch:
-    ids, inputs, targets = arrays
-    return torch.from_numpy(ids), torch.from_numpy(inputs), torch.from_numpy(targets)
-
-
-class Feed:
-    """The batches of one rank from a step on.
-
-    Args:
-        samples: the data.
-        order: the order of the run.
-        batch_size: samples of a global batch.
-        parts: from :func:`shares`.
-        span: the steps, counted from 0.
-        workers: loader processes.
-    """
-
-    def __init__(
-        self,
-        samples: Samples,
-        order: SampleOrder,
-        *,
-        batch_size: int,
-        parts: list[tuple[int, int]],
-        span: range,
-        workers: int,
-    ) -> None:
-        loader: DataLoader[Arrays] = DataLoader(
-            samples,
-            batch_sampler=_Batches(order, batch_size, parts, span),
-            collate_fn=_as_read,
-            num_workers=workers,
-            worker_init_fn=shield_worker,
-            # iter() draws a seed for the workers: not from the generator that dropout uses.
-            generator=torch.Generator().manual_seed(order.seed),
-        )
-        self._iterator: Any = iter(loader)
-
-    def __next__(self) -> Batch:
-        return _tensors(next(self._iterator))
-
-    def close(self) -> None:
-        """End the workers; they are deaf to SIGTERM, so what does not end by itself is killed."""
-        workers = list(getattr(self._iterator, "_workers", []))
-        shutdown = getattr(self._iterator, "_shutdown_workers", None)
-        if shutdown is not None:
-            shutdown()
-        for worker in workers:
-            if worker.is_alive():
-                worker.kill()
-        self._iterator = None
+__all__ = ["main", "prepare"]
 
 
 def prepare(out: Path) -> list[Path]:
@@ -303,15 +33,16 @@ def prepare(out: Path) -> list[Path]:
 
     Returns:
         The files.
-    """
-    from pydoc_data.topics import topics  # noqa: PLC0415 - needed here alone
 
-    try:
-        from sklearn.datasets import load_digits  # noqa: PLC0415 - slow to import, needed here alone
-    except ImportError:
-        raise SlurmkitError(
-            "scikit-learn, which ships the digits, is not installed", hint="pip install scikit-learn"
-        ) from None
+    Raises:
+        UsageError: if a package is missing.
+        OSError: as the system gave it.
+    """
+    need("numpy", "h5py", "sklearn")
+    from pydoc_data.topics import topics
+
+    import numpy as np
+    from sklearn.datasets import load_digits
 
     text = "\n\n".join(f"{name}\n{topics[name]}" for name in sorted(topics)).encode()
     digits = load_digits()
@@ -330,6 +61,9 @@ def prepare(out: Path) -> list[Path]:
 
 
 def _write_h5(path: Path, arrays: dict[str, NDArray[Any]], source: str) -> Path:
+    import h5py
+    import numpy as np
+
     digest = hashlib.sha256()
     temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -366,8 +100,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(path)
     except (SlurmkitError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        if isinstance(error, SlurmkitError) and error.hint:
+        if isinstance(error, SlurmkitError):
             print(f"hint: {error.hint}", file=sys.stderr)
+            return error.exit_code
         return 1
     return 0
 

@@ -9,21 +9,24 @@ import os
 import socket
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
-from slurmkit.errors import ConfigError, RendezvousError
+from slurmkit.errors import ConfigError, RendezvousError, SlurmkitError
 from slurmkit.runtime import rendezvous
+from slurmkit.runtime.records import write_atomic
 from slurmkit.runtime.rendezvous import StoppedError
 from slurmkit.runtime.signals import SignalFlags, Stop
 from trainer.control import Control
+from trainer.trouble import is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from slurmkit.runtime.jobenv import JobEnv
 
@@ -37,6 +40,7 @@ _STOP = "slurmkit/stop"
 _LEFT = "slurmkit/left"
 _LEAVE_SECONDS = 2.0
 _POLL_SECONDS = (0.005, 0.1)
+_LOOK_SECONDS = 0.5
 _CONNECT_SECONDS = 10.0
 #: Longer than any save takes: the others wait in a collective while rank 0 writes.
 _COLLECTIVE = timedelta(minutes=30)
@@ -64,7 +68,7 @@ def set_threads(env: JobEnv) -> None:
 
 @contextlib.contextmanager
 def joined(env: JobEnv, device: str, seconds: float, flags: SignalFlags | None = None) -> Iterator[Ranks]:
-    """Meet the other ranks; leave them in order at the end (gloo aborts a process that just exits).
+    """Meet the other ranks; leave them in order at the end, unless one of them is lost.
 
     Args:
         env: this rank.
@@ -92,11 +96,19 @@ def joined(env: JobEnv, device: str, seconds: float, flags: SignalFlags | None =
     dist.init_process_group(
         backend, store=store, rank=env.rank, world_size=env.world_size, timeout=_COLLECTIVE
     )
+    in_order = env.world_size == 1
     try:
         group = dist.new_group(backend="gloo", timeout=_COLLECTIVE)
         yield Ranks(own, backend, Control(env.rank, env.world_size, group), nodes)
+        in_order = True
+    except SlurmkitError as error:
+        in_order |= is_shared(error)
+        raise
     finally:
-        dist.destroy_process_group()
+        if in_order:
+            dist.destroy_process_group()
+        # Else the groups stay as they are: gloo joins its threads when they go, and one that waits for a rank
+        # that died does so for as long as a collective may take. The process ends with os._exit.
 
 
 def _own_kind(env: JobEnv, device: str) -> str:
@@ -148,6 +160,7 @@ def _host(env: JobEnv, timeout: timedelta) -> tuple[Any, Callable[[], None]]:
     def withdraw() -> None:
         with contextlib.suppress(OSError):  # nobody believes a file whose server is gone
             rendezvous.withdraw(path, meeting)
+            _word_file(env).unlink(missing_ok=True)
 
     return store, withdraw
 
@@ -174,7 +187,34 @@ def _find(env: JobEnv, seconds: float, flags: SignalFlags) -> Any:
             _name_interface(env, str(probe.getsockname()[0]))
         return store
 
-    return rendezvous.search(env, seconds, connect, lambda: bool(flags.stop))
+    try:
+        return rendezvous.search(env, seconds, connect, lambda: bool(flags.stop))
+    except StoppedError:
+        _leave_word(env, flags.stop)
+        raise
+
+
+def _word_file(env: JobEnv) -> Path:
+    """Where a rank that a signal ends before it found rank 0 leaves word of it; of this step and life alone.
+
+    The next life removes it with the meeting files of older ones, where rank 0 has not.
+    """
+    return rendezvous.meeting_file(replace(env, step_id=f"{env.step_id or 0}.left"))
+
+
+def _leave_word(env: JobEnv, stop: Stop) -> None:
+    path = _word_file(env)
+    with contextlib.suppress(OSError):  # then rank 0 waits until its deadline, as for a rank that was killed
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, str(stop.value))
+
+
+def _word_left(env: JobEnv) -> Stop:
+    path = _word_file(env)
+    with contextlib.suppress(OSError, ValueError):
+        if path in list(path.parent.iterdir()):  # listed, since an NFS client believes its cache for 30 s
+            return Stop(int(path.read_text()))
+    return Stop.NONE
 
 
 def _roll_call(
@@ -188,7 +228,7 @@ def _roll_call(
     store.set(keys[env.rank], f"{kind} {env.node}")
     deadline = time.monotonic() + seconds
     if env.rank == 0:
-        _call(store, keys, deadline, seconds, flags)
+        _call(store, env, keys, deadline, flags)
     else:
         try:
             _answer(store, deadline, flags)
@@ -200,13 +240,16 @@ def _roll_call(
     return tuple(node for _, node in said), [kind for kind, _ in said]
 
 
-def _call(store: Any, keys: list[str], deadline: float, seconds: float, flags: SignalFlags) -> None:
-    """As rank 0: wait for all, and say go; or stop, where a signal came to any rank that is there."""
-    missing = keys
+def _call(store: Any, env: JobEnv, keys: list[str], deadline: float, flags: SignalFlags) -> None:
+    """As rank 0: wait for all, and say go; or stop, where a signal came to any rank, there or not yet."""
+    missing, began, look_at = keys, time.monotonic(), 0.0
     while missing := [key for key in missing if not store.check([key])]:
-        if store.check([_STOP]):
-            for number in Stop(int(store.get(_STOP))).numbers():
-                flags.note(number)
+        told = Stop(int(store.get(_STOP))) if store.check([_STOP]) else Stop.NONE
+        if time.monotonic() > look_at:
+            told |= _word_left(env)
+            look_at = time.monotonic() + _LOOK_SECONDS
+        for number in told.numbers():
+            flags.note(number)
         if flags.stop:
             store.set(_GO, "stop")
             _wait_until_left(store, len(keys) - len(missing) - 1)
@@ -214,7 +257,7 @@ def _call(store: Any, keys: list[str], deadline: float, seconds: float, flags: S
         if time.monotonic() > deadline:
             names = ", ".join(key.rpartition("/")[2] for key in missing)
             raise RendezvousError(
-                f"ranks {names} of {len(keys)} did not come within {seconds:.0f} s",
+                f"ranks {names} of {len(keys)} did not come within {deadline - began:.0f} s",
                 hint="look at their lines in the log, or raise trainer.rendezvous_seconds",
             )
         time.sleep(_POLL_SECONDS[1] / 5)

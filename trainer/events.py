@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from slurmkit.errors import SlurmkitError
     from slurmkit.runtime.jobenv import JobEnv
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "log_samples",
     "loss_curve",
     "metrics",
-    "tell",
 ]
 
 EVENTS = "events.jsonl"
@@ -168,18 +166,3 @@ def log_samples(env: JobEnv, life: Mapping[str, Any], step: int, fed: Mapping[in
     path = env.point_dir / SAMPLES.format(rank=env.rank)
     lines = [{"step": step, "place": place, "ids": ids, **life} for place, ids in fed.items()]
     append_lines(path, "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-
-
-def tell(error: SlurmkitError, env: JobEnv) -> None:
-    """Say an error in a line and a hint, once: what all ranks raise is said by rank 0.
-
-    Args:
-        error: the error.
-        env: this rank.
-    """
-    shared = getattr(error, "shared", False)
-    if shared and env.rank:
-        return  # rank 0 says it
-    who = "" if shared or env.world_size == 1 else f"rank {env.rank} on {env.node}: "
-    lines = [f"error: {who}{error}", *([f"hint: {error.hint}"] if error.hint else [])]
-    print("\n".join(lines), file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -9,20 +10,23 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.errors import CheckpointError
+from slurmkit.errors import CheckpointError, ConfigError
 from slurmkit.runtime.records import fsync_dir, read_json, write_atomic
-from trainer.build import check_identity
+from trainer.build import check_identity, identity_of
 from trainer.events import RESULT
+from trainer.samples import open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from slurmkit.config.training import Settings
     from slurmkit.runtime.jobenv import JobEnv
 
 __all__ = ["RUN_ID", "checkpoint_folder", "finished", "read_result", "run_id", "write_result"]
 
 RUN_ID = "run_id"
 _DIGITS = 16
+_OF_DATA = ("data.samples", "data.sha256")
 #: How long another point of the run may take between making the file and writing 16 bytes; NFS may show
 #: an empty file for some seconds.
 _WAIT_SECONDS = 10.0
@@ -83,22 +87,32 @@ def checkpoint_folder(env: JobEnv, root: str, run: str) -> Path:
     return Path(root) / f"{env.run_dir.name}-{run}" / str(env.point)
 
 
-def finished(path: Path, result: Mapping[str, Any], identity: Mapping[str, Any], steps: int) -> bool:
-    """Whether a run has nothing left to do.
+def finished(settings: Settings, env: JobEnv) -> str:
+    """Why a run has nothing left to do, for a person; empty where there is something.
+
+    Its data may be gone by then: what is known from the data is compared where there is any.
 
     Args:
-        path: of its result.
-        result: what it says; empty where there is none.
-        identity: of this run's config.
-        steps: that this run wants.
+        settings: the config.
+        env: any rank.
 
     Raises:
         CheckpointError: if the result is that of another experiment.
     """
+    result = read_result(env.point_dir)
     if result.get("state") != "finished":
-        return False
-    check_identity(result.get("identity") or {}, identity, f"the result {path}")
-    return bool(result.get("steps", 0) >= steps)
+        return ""
+    path = env.point_dir / RESULT
+    saved, ours = result.get("identity") or {}, identity_of(settings, None)
+    with contextlib.suppress(ConfigError):
+        samples = open_samples(settings.data, env.submit_dir)
+        ours = identity_of(settings, samples)
+        samples.close()
+    known = {key: value for key, value in saved.items() if key in ours or key not in _OF_DATA}
+    check_identity(known, ours, f"the result {path}")
+    if result.get("steps", 0) < settings.trainer.steps:
+        return ""
+    return f"already finished: {path} says step {result['steps']}, loss {result['loss']:.4f}"
 
 
 def read_result(point_dir: Path) -> dict[str, Any]:

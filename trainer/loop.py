@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from slurmkit.errors import CheckpointError, SlurmkitError
+from slurmkit.errors import SlurmkitError
 from slurmkit.runtime.rendezvous import StoppedError
 from slurmkit.runtime.signals import Stop, catch_signals
 from trainer import state
 from trainer.build import check_identity, deterministic, identity_of
 from trainer.checkpoint import CheckpointStore
-from trainer.control import Report, of_system, shared
-from trainer.data import Feed, open_samples, order_checksum
+from trainer.control import Report
 from trainer.distributed import Ranks, joined, set_threads
-from trainer.events import RESULT, EventLog, MetricLog, chain, log_samples, tell
-from trainer.identity import checkpoint_folder, finished, read_result, run_id, write_result
+from trainer.events import EventLog, MetricLog, chain, log_samples
+from trainer.identity import checkpoint_folder, finished, run_id, write_result
 from trainer.resume import find_checkpoint
-from trainer.start import make
+from trainer.samples import Feed, open_samples, order_checksum
+from trainer.start import make, some
 from trainer.stop import stop_before_start, stop_life
+from trainer.trouble import explained, of_system, shared, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +93,7 @@ class ClusterAwareTrainer:
         self.step = 0
         self.digest = ""
         self.loss = math.nan
+        self._trouble: SlurmkitError | None = None
         self._saved_step = -1
         self._saved_at = time.monotonic()
         own = ""
@@ -117,27 +119,16 @@ class ClusterAwareTrainer:
             SlurmkitError: on every rank, if one of them cannot go on.
         """
         try:
-            with self._opened():
-                if self._is_finished():
-                    return 0
-                with self._set_up():
-                    return self._loop()
-        except SlurmkitError as error:
-            self.events.emit("error", message=str(error), step=self.step)
-            raise
-        except RuntimeError as error:
-            self.events.emit("error", message=str(error), step=self.step)
-            if "gloo" in str(error) or "NCCL" in str(error):
-                words = str(error).splitlines()[0]
-                raise SlurmkitError(
-                    f"contact to another rank was lost in step {self.step + 1}: {words}",
-                    hint="look for the rank that ended first; a new job goes on from the last checkpoint",
-                ) from error
-            raise
-        except OSError as error:
-            trouble = of_system(error)
-            self.events.emit("error", message=str(trouble), step=self.step)
-            raise trouble from error
+            if self._is_finished():
+                return 0
+            with self._opened(), self._set_up():
+                return self._loop()
+        except Exception as error:
+            told = explained(error, self.step + 1)
+            self.events.emit("error", message=str(told), step=self.step)
+            if told is error:
+                raise
+            raise told from error
         finally:
             with contextlib.suppress(OSError):
                 self.metrics.flush()
@@ -190,16 +181,13 @@ class ClusterAwareTrainer:
 
     def _is_finished(self) -> bool:
         """Slurm may requeue a run that has finished (in the grace of a preemption): say so, and end."""
-        path = self.env.point_dir / RESULT
-        done = False
+        end = ""
         with self.control.together(self.ranks.nodes):
             if self.lead:
-                result = read_result(self.env.point_dir)
-                done = finished(path, result, self.identity, self.config.steps)
-                if done:
-                    end = f"step {result['steps']}, loss {result['loss']:.4f}"
-                    self._say(f"already finished: {path} says {end}")
-        return self.control.broadcast(b"done" if done else b"") == b"done"
+                end = finished(self.settings, self.env)
+        if end:
+            self._say(end)
+        return bool(self.control.broadcast(end.encode()))
 
     @contextlib.contextmanager
     def _set_up(self) -> Iterator[None]:
@@ -244,8 +232,9 @@ class ClusterAwareTrainer:
         )
         job = f"job {env.own_id} restart {env.restart}, " if env.in_slurm else ""
         size = sum(parameter.numel() for parameter in self.model.parameters())
+        ranks = "1 rank" if env.world_size == 1 else f"{env.world_size} ranks"
         self._say(
-            f"{self.settings.name}: {job}{env.world_size} ranks on {', '.join(nodes)}, {self.ranks.backend}, "
+            f"{self.settings.name}: {job}{ranks} on {', '.join(nodes)}, {self.ranks.backend}, "
             f"{size / 1e6:.2f} M parameters, {len(self.samples)} samples"
         )
         if found is not None:
@@ -277,8 +266,11 @@ class ClusterAwareTrainer:
             order += order_checksum(place, ids)
             fed[place] = ids.tolist()
         if self.config.log_samples:
-            with self.control.together(self.ranks.nodes):
+            try:
                 log_samples(self.env, self.life, step, fed)
+            except OSError as error:
+                self._trouble = of_system(error)
+        self._check_gradients(step)
         healthy = self._clip()
         if healthy:
             self.optimizer.step()
@@ -287,11 +279,21 @@ class ClusterAwareTrainer:
         loss_sum = float(sum(losses)) if healthy else math.nan
         interval = self.config.checkpoint.seconds
         due = self.lead and interval > 0 and time.monotonic() - self._saved_at > interval
-        return Report(step, loss_sum, samples, order, self.flags.stop, due, time.perf_counter() - began)
+        bad = self._trouble is not None
+        return Report(step, loss_sum, samples, order, self.flags.stop, due, bad, time.perf_counter() - began)
 
     def _lr(self, step: int) -> float:
         own: float = self.optimizer.param_groups[0]["lr"]
         return self.optim.lr_at(step, self.config.steps) if self.optim else own
+
+    def _check_gradients(self, step: int) -> None:
+        """DDP leaves out what holds a parameter without a gradient: the ranks would differ from here on."""
+        named = self.model.named_parameters()
+        none = [name for name, value in named if value.requires_grad and value.grad is None]
+        if none:
+            words = f"in step {step} the loss does not depend on {some(none)}; not saved"
+            hint = "let every pass use every parameter, for example by adding 0 * parameter.sum() to the loss"
+            self._trouble = SlurmkitError(words, hint)
 
     def _clip(self) -> bool:
         """Whether the gradient is finite; it is the same on all ranks."""
@@ -300,6 +302,10 @@ class ClusterAwareTrainer:
 
     def _record(self, agreed: list[Agreed]) -> None:
         for one in agreed:
+            if one.trouble:
+                with self.control.together(self.ranks.nodes):
+                    if self._trouble is not None:
+                        raise self._trouble
             if not math.isfinite(one.loss):
                 words = f"the loss or the gradient of step {one.step} is not finite ({one.loss}); not saved"
                 hint = "try a smaller optim.lr or optim.clip; the checkpoints before it are untouched"
@@ -331,13 +337,7 @@ class ClusterAwareTrainer:
         with self.control.together(self.ranks.nodes):
             if self.lead:
                 files = state.pack(self.model, self.optimizer, states, self._facts())
-                try:
-                    self.metrics.flush()
-                except OSError as error:
-                    raise CheckpointError(
-                        f"{self.metrics.path} could not be written: {error.strerror or error}",
-                        hint="free space there; the checkpoints that are committed stay",
-                    ) from error
+                self.metrics.flush()
                 folder = self.store.save(self.step, files)
                 size = sum(map(len, files.values()))
         self._saved_step, self._saved_at = self.step, time.monotonic()

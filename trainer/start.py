@@ -14,18 +14,18 @@ from slurmkit.config.training import OptimConfig
 from slurmkit.errors import ConfigError, SlurmkitError
 from trainer import state
 from trainer.build import build_model, build_optimizer
-from trainer.data import SampleOrder, shares
+from trainer.samples import SampleOrder, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
     from slurmkit.config.training import Settings
     from slurmkit.runtime.jobenv import JobEnv
-    from trainer.data import Samples
     from trainer.distributed import Ranks
+    from trainer.samples import Samples
 
 __all__ = ["Made", "make", "try_out", "untouched"]
 
@@ -81,7 +81,7 @@ def make(settings: Settings, env: JobEnv, ranks: Ranks, samples: Samples) -> Mad
 
 
 def try_out(settings: Settings, model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
-    """One forward pass on the first batch, before any other rank waits for this one in DDP.
+    """One pass forward and back on the first batch, before any other rank waits for this one in DDP.
 
     Args:
         settings: the config, to name its keys.
@@ -96,6 +96,8 @@ def try_out(settings: Settings, model: nn.Module, inputs: Tensor, targets: Tenso
     shapes = f"inputs {tuple(inputs.shape)} {inputs.dtype}, targets {tuple(targets.shape)} {targets.dtype}"
     try:
         loss: Any = model(inputs, targets)
+        good = isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad
+        unused = without_gradient(model, loss) if good else []
     except SlurmkitError:
         raise
     except Exception as error:
@@ -104,12 +106,40 @@ def try_out(settings: Settings, model: nn.Module, inputs: Tensor, targets: Tenso
         raise ConfigError(
             f"{named}: {words} ({shapes})", hint=f"it was raised in {last.filename}:{last.lineno}"
         ) from error
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+    if not good:
         what = f"a tensor {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise ConfigError(
             f"{named}: forward(inputs, targets) gave {what}, accepted is the mean loss ({shapes})",
             hint="return one number that depends on the parameters",
         )
+    if unused:
+        raise ConfigError(
+            f"{named}: the loss does not depend on {some(unused)}; accepted is a loss that uses every parameter",
+            hint="leave them out, or freeze them with requires_grad_(False): DDP waits for a gradient of each",
+        )
+
+
+def without_gradient(model: nn.Module, loss: Tensor) -> list[str]:
+    """The parameters that take a gradient and get none from a loss.
+
+    Args:
+        model: the bare model.
+        loss: of one pass.
+    """
+    named = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    gradients = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True)
+    return [name for name, gradient in zip(named, gradients, strict=True) if gradient is None]
+
+
+def some(names: Sequence[str]) -> str:
+    """A list of names that stays readable.
+
+    Args:
+        names: any number of them.
+    """
+    shown = 4
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 @contextlib.contextmanager

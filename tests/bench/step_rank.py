@@ -77,7 +77,7 @@ def _bare_loop(trainer: Any) -> Generator[None, None, None]:
     from torch.nn.utils import clip_grad_norm_
 
     from trainer.build import build_model, build_optimizer
-    from trainer.data import Feed
+    from trainer.samples import Feed
 
     settings, config = trainer.settings, trainer.config
     model = build_model(settings.model)

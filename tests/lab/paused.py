@@ -9,9 +9,10 @@ from trainer.models.gpt import GPT
 
 
 class PausedGPT(GPT):
-    """Rests ``TEST_PAUSE`` seconds a pass, in the first life of the job alone."""
+    """Rests ``TEST_PAUSE`` seconds a pass, in the first life of the run alone."""
 
-    pause = 0.0 if "SLURM_RESTART_COUNT" in os.environ else float(os.environ.get("TEST_PAUSE", "0"))
+    later = "SLURM_RESTART_COUNT" in os.environ or "TEST_AWAKE" in os.environ
+    pause = 0.0 if later else float(os.environ.get("TEST_PAUSE", "0"))
 
     def forward(self, inputs, targets):  # noqa: ANN001, ANN201
         time.sleep(self.pause)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from polling import wait_until
-from runs import STEPS, RunHandle, kill, submit_again, submit_run
+from runs import STEPS, TWO_RANKS, RunHandle, kill, submit_again, submit_run
 
 from trainer.data import prepare
 
@@ -17,151 +17,160 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-#: Rests of a rank in each pass (two a step): a first life then lasts long enough to be hit.
-REST = 0.15
-#: Long enough for a first life of more than the 90 seconds in which Slurm notices a limit of a minute.
-LONG_REST = 0.8
-
-
-def on(nodes: str) -> str:
-    """Runs of this module do not share nodes, so that one disturbs no other."""
-    return f"resources.nodelist='{nodes}'"
+#: Rests of a rank in each pass (two a step): a first life lasts 96 seconds and burns no CPU, so that all runs of
+#: this module are on their way side by side, and each is hit in time also where a machine is slow to start them.
+REST = 0.8
 
 
 @pytest.fixture(scope="module")
 def cluster(start_lab: Callable[..., Lab]) -> Lab:
-    """A lab of our own: two of the runs go on beside the other tests until their time limit."""
+    """A lab of our own, whose nodes the runs of this module share out among them."""
     return start_lab(nodes=8)
 
 
 @pytest.fixture(scope="module")
-def submit(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunHandle]:
-    """Submit a small run on the data of this module."""
+def runs(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunHandle]:
+    """All runs of this module, submitted at once."""
     data = tmp_path_factory.mktemp("data")
     prepare(data)
     folder = tmp_path_factory.mktemp("runs")
 
-    def submit_one(name: str, *overrides: str, **options: object) -> RunHandle:
-        return submit_run(cluster, [f"data.path={data}/text.h5", *overrides], folder / name, **options)  # type: ignore[arg-type]
+    def submit(name: str, nodes: str, *overrides: str, pause: float = REST) -> RunHandle:
+        words = [f"data.path={data}/text.h5", f"resources.nodelist='{nodes}'", *overrides]
+        return submit_run(cluster, words, folder / name, pause=pause)
 
-    return submit_one
-
-
-@pytest.fixture(scope="module")
-def limited(submit: Callable[..., RunHandle]) -> tuple[RunHandle, RunHandle]:
-    """Two runs that meet a time limit, with and without a warning; they mostly rest."""
-    # Slurm warns up to a minute ahead of the lead: with a limit of one, a slow start would miss its first step.
-    warned = submit("warned", "resources.time=2", on("n[5-6]"), "requeue.signal_lead=10", pause=LONG_REST)
-    bare = submit("bare", "resources.time=1", on("n[7-8]"), "requeue.signal=null", pause=LONG_REST)
-    return warned, bare
-
-
-@pytest.fixture(scope="module")
-def undisturbed(limited: tuple[RunHandle, RunHandle], submit: Callable[..., RunHandle]) -> RunHandle:
-    """The same run without any interruption."""
-    del limited  # they are on their way first
-    run = submit("undisturbed", on("n[1-2]"))
-    run.wait_finished()
-    assert run.events("start")[0]["ranks"] == 4
-    assert len(run.proof()["losses"]) == STEPS
-    return run
-
-
-def assert_same(run: RunHandle, undisturbed: RunHandle, cause: str) -> None:
-    """Each requeue for one cause, a resume at the very next sample, and the same end to the bit."""
-    wait_until(lambda: run.events("requeue"), 150, "the run to requeue itself")
-    run.wait_finished()
-    requeued, resumed = run.events("requeue")[0], run.events("resume")[0]
-    assert requeued["cause"] == cause, run.log
-    assert requeued["restart"] == 0
-    assert resumed["restart"] == 1
-    assert 0 < resumed["step"] == requeued["step"] < STEPS
-    assert resumed["cursor"] == resumed["step"] * 16
-    assert run.proof() == undisturbed.proof()
-    assert int(run.state()["Restarts"]) == len(run.events("requeue")) == len(run.events("resume"))
-
-
-@pytest.fixture(scope="module")
-def interrupted(undisturbed: RunHandle, submit: Callable[..., RunHandle]) -> dict[str, RunHandle]:
-    """Two runs side by side, each hit in its own way after a few steps; none is waited for here."""
-    del undisturbed  # it has its nodes to itself
-    runs = {
-        "preempted": submit("preempted", on("n[1-2]"), pause=REST),
-        "asked": submit("asked", on("n[3-4]"), pause=REST),
+    return {
+        "bare": submit("bare", "n[7-8]", *TWO_RANKS, "requeue.signal=null"),
+        "warned": submit("warned", "n[7-8]", *TWO_RANKS, "requeue.signal_lead=10"),
+        "killed": submit("killed", "n[5-6]", *TWO_RANKS, "trainer.checkpoint.every=2"),
+        "preempted": submit("preempted", "n[1-2]"),
+        "asked": submit("asked", "n[5-6]", *TWO_RANKS),
+        "cancelled": submit("cancelled", "n[5-6]", *TWO_RANKS),
+        "undisturbed": submit("undisturbed", "n[3-4]", pause=0),
+        "undisturbed_two": submit("undisturbed_two", "n[3-4]", *TWO_RANKS, pause=0),
     }
-    for run in runs.values():
-        run.wait_step(8)
-    lab = runs["asked"].lab
+
+
+@pytest.fixture(scope="module")
+def hit(cluster: Lab, runs: dict[str, RunHandle]) -> dict[str, RunHandle]:
+    """The runs, each hit in its own way after a few steps; none is waited for here."""
+
+    def control(*words: str) -> None:
+        cluster.run(["scontrol", "update", *words])
+
+    # Slurm looks at the limits twice a minute, and warns up to half a minute ahead of the lead.
+    for name, end in (("bare", "now"), ("warned", "now+40")):
+        runs[name].wait_step(1)
+        control(f"jobid={runs[name].job}", f"endtime={end}")
+    for name in ("preempted", "asked", "cancelled"):
+        runs[name].wait_step(5)
     urgent = ["--partition=high", "--nodelist=n[1-2]", "--exclusive", "--time=1", "--output=/dev/null"]
-    lab.run(["sbatch", *urgent, "--wrap=true"])
-    lab.run(["scancel", "--signal=USR1", runs["asked"].job])
-    return runs
-
-
-def test_a_preempted_run_goes_on_at_the_next_sample(
-    undisturbed: RunHandle, interrupted: dict[str, RunHandle]
-) -> None:
-    """A job in ``high`` takes the nodes: the run saves, requeues itself and ends bit-identical."""
-    assert_same(interrupted["preempted"], undisturbed, "preempted")
-
-
-def test_usr1_saves_and_requeues(undisturbed: RunHandle, interrupted: dict[str, RunHandle]) -> None:
-    """``scancel --signal=USR1`` makes a run save and go on in another life, bit-identical."""
-    assert_same(interrupted["asked"], undisturbed, "asked to save and requeue")
-
-
-@pytest.fixture(scope="module")
-def ended(interrupted: dict[str, RunHandle], submit: Callable[..., RunHandle]) -> dict[str, RunHandle]:
-    """Two runs side by side, on nodes that are free again: one is cancelled, of the other a rank is killed."""
-    for run in interrupted.values():
-        run.wait_finished()
-    runs = {
-        "cancelled": submit("cancelled", on("n[3-4]"), pause=REST),
-        "killed": submit("killed", "trainer.checkpoint.every=5", on("n[1-2]"), pause=REST),
-    }
-    for run in runs.values():
-        run.wait_step(12)
-    runs["cancelled"].lab.run(["scancel", runs["cancelled"].job])
+    cluster.run(["sbatch", *urgent, "--wrap=true"])
+    cluster.run(["scancel", "--signal=USR1", runs["asked"].job])
+    cluster.run(["scancel", runs["cancelled"].job])
+    runs["killed"].wait_step(5)
     kill(runs["killed"].rank_pids()[-1])
     return runs
 
 
-def test_scancel_does_not_resurrect(ended: dict[str, RunHandle]) -> None:
+@pytest.fixture(scope="module")
+def undisturbed(runs: dict[str, RunHandle]) -> dict[int, dict[str, Any]]:
+    """The same run without any interruption, by its number of ranks."""
+    proofs = {}
+    for ranks, name in ((4, "undisturbed"), (2, "undisturbed_two")):
+        runs[name].wait_finished()
+        assert runs[name].events("start")[0]["ranks"] == ranks
+        assert len(runs[name].proof()["losses"]) == STEPS
+        proofs[ranks] = runs[name].proof()
+    return proofs
+
+
+def assert_same(run: RunHandle, undisturbed: dict[int, dict[str, Any]], cause: str) -> None:
+    """A requeue for one cause, a resume at the very next sample, and the same end to the bit."""
+    wait_until(lambda: run.events("requeue"), 120, "the run to requeue itself")
+    (requeued,) = run.events("requeue")
+    assert requeued["cause"] == cause, run.log
+    assert requeued["restart"] == 0
+    run.wait_finished()
+    (resumed,) = run.events("resume")
+    assert resumed["restart"] == 1
+    assert 0 < resumed["step"] == requeued["step"] < STEPS
+    assert resumed["cursor"] == resumed["step"] * 16
+    assert run.proof() == undisturbed[run.events("start")[0]["ranks"]]
+    assert int(run.state()["Restarts"]) == len(run.events("requeue")) == 1
+
+
+def test_scancel_does_not_resurrect(hit: dict[str, RunHandle]) -> None:
     """``scancel`` ends a run for good: it saves, and Slurm never sees a requeue."""
-    run = ended["cancelled"]
+    run = hit["cancelled"]
     run.wait_state("CANCELLED")
     (stopped,) = wait_until(lambda: run.events("stop"), 10, "the run to say why it stopped")
     assert stopped["cause"] == "cancelled", run.log
     assert stopped["code"] == 143
     assert not run.events("requeue")
-    assert run.events("checkpoint")[-1]["step"] == stopped["step"] >= 12
+    assert run.events("checkpoint")[-1]["step"] == stopped["step"] >= 5
     job = run.state()
     assert (job["JobState"], job["Restarts"]) == ("CANCELLED", "0")
 
 
-def test_a_killed_rank_fails_the_job_and_a_new_one_goes_on(
-    undisturbed: RunHandle, ended: dict[str, RunHandle]
+@pytest.fixture(scope="module")
+def again(hit: dict[str, RunHandle]) -> tuple[RunHandle, int]:
+    """After kill -9 of one rank none hangs and the job fails; its script is submitted once more.
+
+    With the step that was committed last: rank 0 may have died before it could say so.
+    """
+    run = hit["killed"]
+    run.wait_state("FAILED")
+    wait_until(lambda: not run.rank_pids(), 30, "all ranks to be gone")
+    newest = max(path.parent.name for path in run.point.glob("checkpoints/step-*/COMMIT"))
+    return submit_again(run), int(newest.removeprefix("step-"))
+
+
+@pytest.fixture(scope="module")
+def unlimited(again: tuple[RunHandle, int], hit: dict[str, RunHandle]) -> dict[str, RunHandle]:
+    """The two runs that met their limit; it was moved to where they were, and would be so again."""
+    del again  # it is on its way first
+    for name in ("bare", "warned"):
+        run = hit[name]
+        wait_until(lambda run=run: run.events("requeue"), 120, f"the run {name} to requeue itself")
+        longer = ["scontrol", "update", f"jobid={run.job}", "timelimit=10"]
+        wait_until(lambda: not run.lab.run(longer, check=False).returncode, 30, "Slurm to take the limit")  # noqa: B023
+    return hit
+
+
+def test_the_time_limit_alone(
+    unlimited: dict[str, RunHandle], undisturbed: dict[int, dict[str, Any]]
 ) -> None:
-    """After kill -9 of one rank none hangs, the job fails, a new one goes on from the checkpoint."""
-    run = ended["killed"]
-    run.wait_state("FAILED", timeout=30)
-    wait_until(lambda: not run.rank_pids(), 10, "all ranks to be gone")
-    last = run.events("checkpoint")[-1]["step"]
-    again = submit_again(run)
-    again.wait_finished()
-    (resumed,) = again.events("resume")
-    assert resumed["step"] == last >= 10
-    assert again.proof() == undisturbed.proof()
+    """Without ``--signal`` there is only SIGTERM at the limit: the job's state tells it from scancel."""
+    assert_same(unlimited["bare"], undisturbed, "time limit")
 
 
 def test_the_warning_before_the_time_limit(
-    undisturbed: RunHandle, limited: tuple[RunHandle, RunHandle]
+    unlimited: dict[str, RunHandle], undisturbed: dict[int, dict[str, Any]]
 ) -> None:
     """``--signal=USR1@10``: the run saves ahead of its limit, requeues itself and ends bit-identical."""
-    assert_same(limited[0], undisturbed, "asked to save and requeue")
+    assert_same(unlimited["warned"], undisturbed, "asked to save and requeue")
 
 
-def test_the_time_limit_alone(undisturbed: RunHandle, limited: tuple[RunHandle, RunHandle]) -> None:
-    """Without ``--signal`` there is only SIGTERM at the limit: the job's state tells it from scancel."""
-    wait_until(lambda: limited[1].events("requeue"), 150, "the run to meet its limit")
-    assert_same(limited[1], undisturbed, "time limit")
+def test_a_preempted_run_goes_on_at_the_next_sample(
+    hit: dict[str, RunHandle], undisturbed: dict[int, dict[str, Any]]
+) -> None:
+    """A job in ``high`` takes the nodes: the run saves, requeues itself and ends bit-identical."""
+    assert hit["preempted"].events("start")[0]["ranks"] == 4
+    assert_same(hit["preempted"], undisturbed, "preempted")
+
+
+def test_usr1_saves_and_requeues(hit: dict[str, RunHandle], undisturbed: dict[int, dict[str, Any]]) -> None:
+    """``scancel --signal=USR1`` makes a run save and go on in another life, bit-identical."""
+    assert_same(hit["asked"], undisturbed, "asked to save and requeue")
+
+
+def test_a_killed_rank_fails_the_job_and_a_new_one_goes_on(
+    again: tuple[RunHandle, int], undisturbed: dict[int, dict[str, Any]]
+) -> None:
+    """After kill -9 of one rank none hangs, the job fails, a new one goes on from the checkpoint."""
+    run, committed = again
+    run.wait_finished()
+    (resumed,) = run.events("resume")
+    assert resumed["step"] == committed >= 4
+    assert run.proof() == undisturbed[2]

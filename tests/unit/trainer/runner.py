@@ -1,11 +1,10 @@
-"""Train by hand, without the Hydra app: ``python runner.py model=mlp data=digits trainer.steps=10``."""
+"""Train without the Hydra app, from words such as ``model=mlp data=digits trainer.steps=10``."""
 
 # ruff: noqa: PLC0415 - signals are caught before torch is imported, as in trainer/__main__.py
 
 from __future__ import annotations
 
 import os
-import sys
 
 from slurmkit.runtime.signals import catch_signals
 
@@ -50,15 +49,12 @@ def _typed(kind, node):  # noqa: ANN001, ANN202
     return kind(**plain)
 
 
-def main() -> int:
-    with catch_signals(last=True) as flags:
+def run(words: list[str]) -> int:
+    """Be one rank; the exit code."""
+    with catch_signals() as flags:
         from slurmkit.runtime.jobenv import JobEnv
         from trainer.loop import train
 
-        settings = settings_of(sys.argv[1:])
+        settings = settings_of(words)
         env = JobEnv.from_environ(os.environ, settings.run_dir)
         return train(settings, env, flags)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 import torch
 
 from slurmkit.config.training import DataConfig
-from slurmkit.errors import ConfigError
-from trainer.data import Feed, SampleOrder, Samples, main, open_samples, order_checksum, prepare, shares
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from slurmkit.errors import ConfigError, SlurmkitError
+from trainer.data import main, prepare
+from trainer.samples import Feed, SampleOrder, Samples, open_samples, order_checksum, shares
 
 
 def test_the_order_is_a_function_of_seed_epoch_and_cursor() -> None:
@@ -120,6 +121,19 @@ def test_a_signal_to_all_processes_does_not_end_the_loader(data: Path) -> None:
     samples.close()
 
 
+def test_workers_are_our_own_children(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever Python starts processes with (a server of its own from 3.14 on): they die with their rank."""
+    default = multiprocessing.context._default_context
+    monkeypatch.setattr(default, "_actual_context", multiprocessing.get_context("forkserver"))
+    samples = open_samples(DataConfig("table", str(data / "digits.h5")), data)
+    one = feed(samples, 0, 1)
+    (worker,) = one._iterator._workers
+    parent = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[1]
+    one.close()
+    samples.close()
+    assert int(parent) == os.getpid()
+
+
 def test_a_missing_file_says_where_and_how_to_make_it(tmp_path: Path) -> None:
     """The error names both places that were tried; the hint is the command that makes the file."""
     with pytest.raises(ConfigError, match=r"data\.path='data/x\.h5'") as caught:
@@ -142,6 +156,59 @@ def test_the_wrong_kind_and_garbage_are_errors_of_the_config(data: Path, tmp_pat
         open_samples(DataConfig("text", str(tmp_path / "x.h5")), data)
     with pytest.raises(ConfigError, match="too few"):
         open_samples(DataConfig("text", str(data / "text.h5"), context=10**7), data)
+
+
+def table(path: Path, **arrays: object) -> DataConfig:
+    with h5py.File(path, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+    return DataConfig("text" if "tokens" in arrays else "table", str(path), context=2)
+
+
+def test_values_stay_values_and_classes_whole_numbers(tmp_path: Path) -> None:
+    """A target of 0.7 must not become class 0; inputs of any kind of number become floats."""
+    x = np.arange(6, dtype=np.uint8).reshape(3, 2)
+    config = table(tmp_path / "x.h5", x=x, y=[0.25, 0.5, 0.75])
+    values = open_samples(config, tmp_path)
+    _, inputs, targets = values.batch([2, 0])
+    assert (inputs.tolist(), inputs.dtype) == ([[4, 5], [0, 1]], torch.float32)
+    assert (targets.tolist(), targets.dtype) == ([0.75, 0.25], torch.float32)
+    values.close()
+    classes = open_samples(table(tmp_path / "x.h5", x=x, y=np.array([1, 0, 2], np.int8)), tmp_path)
+    assert classes.batch([0, 2])[2].dtype == torch.int64
+    classes.close()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": np.zeros((3, 2)), "y": [1, 2]}, "x has 3 rows and y 2; accepted is one y a row"),
+        ({"x": ["a", "b"], "y": [1, 2]}, "'x' is .*object, accepted: numbers, a row a sample"),
+        ({"x": 1.0, "y": [1, 2]}, r"'x' is \(\) float64, accepted: numbers, a row a sample"),
+        ({"tokens": np.zeros((4, 4), np.uint8)}, r"'tokens' is \(4, 4\) uint8, accepted: one row of whole"),
+        ({"tokens": [0.5, 1.5, 2.5]}, "'tokens' is .*float64, accepted: one row of whole"),
+    ],
+)
+def test_a_file_of_the_wrong_shape_is_a_mistake(
+    tmp_path: Path, arrays: dict[str, object], words: str
+) -> None:
+    """What would end in torch's words, or train on nonsense, is refused when the file is opened."""
+    with pytest.raises(ConfigError, match=words):
+        open_samples(table(tmp_path / "x.h5", **arrays), tmp_path)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_cannot_be_read_is_a_line_from_a_worker_too(tmp_path: Path, workers: int) -> None:
+    """The file lost its rows since it was opened: path and samples are named, no worker's traceback."""
+    config = table(tmp_path / "x.h5", x=np.zeros((64, 4)), y=np.zeros(64, int))
+    samples = open_samples(config, tmp_path)
+    samples.close()
+    table(tmp_path / "x.h5", x=np.zeros((2, 4)), y=np.zeros(2, int))
+    broken = feed(samples, 0, workers)
+    with pytest.raises(SlurmkitError, match=r"^/[^\n]*/x\.h5: samples \d+ to \d+ cannot be read: "):
+        next(broken)
+    broken.close()
+    samples.close()
 
 
 def test_prepare_is_repeatable(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import resource
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -171,10 +170,27 @@ def test_another_config_is_refused(here: Callable[..., int], capsys: pytest.Capt
         ("data.path=/no/such.h5", "/no/such.h5", "python -m trainer.data prepare"),
         (
             "model._target_=trainer.models.NoSuch",
-            "model: trainer.models.NoSuch cannot be made",
-            "keys of model",
+            "model: trainer.models.NoSuch cannot be made: ModuleNotFoundError: No module named 'trainer.mod",
+            "spelling of model._target_",
         ),
-        ("model.colour=red", "colour", "keys of model"),
+        (
+            "model._target_=nopkg.Net",
+            "ModuleNotFoundError: No module named 'nopkg'",
+            "the folder that you start",
+        ),
+        (
+            "model._target_=odd_models.Narrow",
+            "Narrow does not take inputs, hidden, classes, dropout",
+            "model=own",
+        ),
+        ("model._target_=odd_models.Unbuilt", "cannot be made: RuntimeError: no weights", "odd_models.py:"),
+        (
+            "model=own model._target_=odd_models.Needy",
+            "model: odd_models.Needy needs width too",
+            "set +model.width=VALUE",
+        ),
+        ("model.colour=red", "MLP does not take colour; accepted are inputs, hidden", "keys of model"),
+        ("optim._target_=torch.optim.SGD", "SGD does not take name, beta1", "'~optim' +optim._target_="),
         ("trainer.batch_size=3", "trainer.batch_size=3", "trainer.batch_size="),
     ],
 )
@@ -182,7 +198,7 @@ def test_a_mistake_is_a_line_and_a_hint(
     here: Callable[..., int], capsys: pytest.CaptureFixture[str], override: str, message: str, hint: str
 ) -> None:
     """What a person got wrong is said in one line, with what to type instead, and no traceback."""
-    assert here(override, "trainer.accumulate=2") == 2
+    assert here(*override.split(), "trainer.accumulate=2") == 2
     error, advice = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ")
     assert message in error
@@ -305,12 +321,8 @@ def test_another_number_of_ranks_gets_the_same_samples(
 
 def test_a_full_disk_ends_all_ranks(data: Path, tmp_path: Path) -> None:
     """Rank 0 cannot write the checkpoint: both ranks end at once, and it is said once, with a way out."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-
     overrides = [f"data.path={data}/digits.h5", "trainer.steps=30", "trainer.checkpoint.every=5"]
-    with started(2, tmp_path / "run", overrides, limit=limit) as step:
+    with started(2, tmp_path / "run", overrides, file_limit=100_000) as step:
         assert step.wait() == [1, 1]
         said = "".join(err for _, err in step.said)
     assert said.count("error: the checkpoint of step 5 could not be written") == 1

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import runner
 import torch
 from here import lines, train_here
-from odd_models import Counting, Vector
+from odd_models import Counting
 from ranks import started
 
 from slurmkit.config.training import Settings
 from slurmkit.errors import CheckpointError, ConfigError
-from trainer.build import deterministic
+from trainer.build import build_model, deterministic
 from trainer.identity import RUN_ID, run_id
 from trainer.start import try_out, untouched
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,36 @@ def test_a_model_that_does_not_fit_the_data_is_a_mistake_in_the_config(
     assert not lines(tmp_path, "metrics.jsonl")
 
 
-def test_a_model_without_a_mean_loss_is_a_mistake_too() -> None:
-    """A loss of each sample cannot be followed by ``backward()``: it is said what is accepted."""
-    settings = Settings(model={"_target_": "odd_models.Vector"})
-    with pytest.raises(ConfigError, match=r"odd_models.Vector .* gave a tensor \(4,\), accepted is the mean"):
-        try_out(settings, Vector(), torch.zeros(4, 64), torch.zeros(4))
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Vector", r"gave a tensor \(4,\), accepted is the mean loss"),
+        ("Pair", "gave tuple, accepted is the mean loss"),
+        ("Spare", "does not depend on spare.weight, spare.bias; accepted is"),
+        ("Bare", "has no parameters: accepted is a model with parameters to train"),
+        ("Frozen", "has no parameter that takes a gradient: accepted"),
+        ("Lazy", r"has parameters without a shape \(a lazy layer\): accepted"),
+    ],
+)
+def test_a_model_that_cannot_be_trained_is_a_mistake_too(name: str, words: str) -> None:
+    """What DDP, the optimizer or ``backward()`` would refuse in their own words is a line with ours."""
+    settings = Settings(model={"_target_": f"odd_models.{name}"})
+    with pytest.raises(ConfigError, match=f"odd_models.{name} .*{words}"):
+        try_out(settings, build_model(settings.model), torch.zeros(4, 64), torch.zeros(4))
+
+
+def test_a_parameter_that_loses_its_gradient_ends_the_run(data: Path, tmp_path: Path) -> None:
+    """DDP would leave it unsummed and go on for a step: nothing of that step is saved, and it is said once."""
+    model = ["model=own", "model._target_=odd_models.Moody"]
+    overrides = [f"data.path={data}/digits.h5", *model, "trainer.checkpoint.every=1"]
+    with started(2, tmp_path / "run", overrides) as step:
+        assert step.wait() == [1, 1]
+        said = "".join(err for _, err in step.said)
+    assert said.count("in step 7 the loss does not depend on second.weight, second.bias; not saved") == 1, (
+        said
+    )
+    assert [line["step"] for line in lines(tmp_path / "run", "events.jsonl") if "bytes" in line][-1] == 6
+    assert "Traceback" not in said
 
 
 def test_trying_leaves_no_trace_in_the_model() -> None:
@@ -74,6 +99,61 @@ def test_another_experiment_is_not_finished_already(
     error = capsys.readouterr().err
     assert "result.json belongs to another run: model.hidden was 128 and is 64" in error
     assert train_here(data, tmp_path, "trainer.steps=20") == 0, "fewer steps of the same run are done"
+
+
+def test_a_finished_run_says_so_without_its_data(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Slurm may start it again when its data is long gone; another seed, or more steps, still do not pass."""
+    assert train_here(data, tmp_path) == 0
+    capsys.readouterr()
+    assert train_here(tmp_path / "gone", tmp_path) == 0
+    assert "already finished: " in capsys.readouterr().out
+    assert train_here(tmp_path / "gone", tmp_path, "trainer.seed=1") == 1
+    assert "trainer.seed was 0 and is 1" in capsys.readouterr().err
+    assert train_here(tmp_path / "gone", tmp_path, "trainer.steps=40") == 2
+    assert "there is no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "argv", "package", "said"),
+    [
+        (
+            "trainer",
+            ["experiment=digits"],
+            "torch",
+            "trainer: the trainer needs torch, which is not installed",
+        ),
+        ("trainer", ["experiment=digits"], "h5py", "trainer: the trainer needs h5py, which is not installed"),
+        ("trainer.data", ["prepare"], "h5py", "error: the trainer needs h5py, which is not installed"),
+        ("trainer.data", ["prepare"], "sklearn", "error: the trainer needs scikit-learn, which is not"),
+    ],
+)
+def test_a_missing_package_is_a_line(
+    tmp_path: Path, module: str, argv: list[str], package: str, said: str
+) -> None:
+    """Exit code 2, what to type, no traceback; and what others registered for the end of the process runs."""
+    code = f"""
+import atexit, runpy, sys
+atexit.register(print, "at exit", flush=True)
+sys.modules.update(dict.fromkeys(("torch", "h5py", "safetensors", "sklearn") if {package!r} == "torch" else [{package!r}]))
+sys.argv = ["x", *{argv!r}]
+runpy.run_module({module!r}, run_name="__main__")
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=dict(os.environ) | {"PYTHONPATH": str(root)},
+    )
+    error, hint = done.stderr.splitlines()
+    assert error.startswith(said)
+    assert "pip install 'slurmkit-hpc[trainer]'" in hint
+    assert (done.returncode, done.stdout) == (2, "at exit\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import torch.distributed as dist
 from ranks import started, step_variables
 
+from slurmkit.runtime import rendezvous
 from slurmkit.runtime.jobenv import JobEnv
 from slurmkit.runtime.rendezvous import StoppedError
 from slurmkit.runtime.signals import SignalFlags, Stop
@@ -102,6 +104,31 @@ def test_a_signal_during_the_roll_call_ends_all_that_are_there(signalled: int) -
     assert flags[0].stop is Stop.USR1
 
 
+def test_a_signal_to_a_rank_that_has_not_found_rank_0_ends_both(tmp_path: Path) -> None:
+    """It leaves at once, and leaves word: rank 0, which comes later, does not wait for it. No word stays."""
+    flags = SignalFlags()
+    flags.note(signal.SIGUSR1)
+    step = {"source": "slurm", "world_size": 2, "step_id": "0", "run_dir": tmp_path}
+    with pytest.raises(StoppedError), distributed.joined(JobEnv(rank=1, **step), "cpu", 60, flags):  # type: ignore[arg-type]
+        pass
+    first = SignalFlags()
+    with pytest.raises(StoppedError), distributed.joined(JobEnv(**step), "cpu", 60, first):  # type: ignore[arg-type]
+        pass
+    assert first.stop is Stop.USR1
+    assert list((tmp_path / "rendezvous").iterdir()) == []
+
+
+def test_word_of_an_older_life_stops_nobody(tmp_path: Path) -> None:
+    """What a rank of the life before left behind is not read, and goes with that life's meeting files."""
+    old = JobEnv(rank=1, world_size=2, own_id="12", step_id="0", run_dir=tmp_path)
+    distributed._leave_word(old, Stop.TERM)
+    new = replace(old, rank=0, restart=1)
+    assert distributed._word_left(old) is Stop.TERM
+    assert distributed._word_left(new) is Stop.NONE
+    rendezvous.withdraw_older(new)
+    assert list((tmp_path / "rendezvous").iterdir()) == []
+
+
 def test_a_signal_while_rank_0_waits_ends_it_and_its_file(data: Path, tmp_path: Path) -> None:
     """Rank 1 never comes; rank 0 obeys SIGTERM at once and takes its rendezvous file with it."""
     folder = tmp_path / "rendezvous"
@@ -122,28 +149,33 @@ def catches_usr1(pid: int) -> bool:
     return bool(caught >> (signal.SIGUSR1 - 1) & 1)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 75), (signal.SIGTERM, 143)])
-def test_a_signal_at_the_very_start_is_noted(
-    data: Path, tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_a_signal_at_the_very_start_is_noted(data: Path, tmp_path: Path) -> None:
     """The real command gets a signal as soon as it catches one: it ends in order, with that signal's code."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trainer", f"data.path={data}/digits.h5", "trainer.steps=100000"],
-        env=env | step_variables(0, 1, tmp_path) | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    asked = {signal.SIGUSR1: 75, signal.SIGTERM: 143}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "trainer", f"data.path={data}/digits.h5", "trainer.steps=100000"],
+            env=env | step_variables(0, 1, tmp_path / number.name) | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in asked
+    ]
     try:
-        while not catches_usr1(process.pid):
-            assert process.poll() is None
-        process.send_signal(number)
-        said, _ = process.communicate(timeout=60)
+        for process, number in zip(processes, asked, strict=True):
+            while not catches_usr1(process.pid):
+                assert process.poll() is None
+            process.send_signal(number)
+        for process, (number, code) in zip(processes, asked.items(), strict=True):
+            said, _ = process.communicate(timeout=120)
+            assert process.returncode == code, said
+            assert f"{number.name} came; no step is done yet" in said
     finally:
-        process.kill()
-    assert process.returncode == code, said
-    assert f"{number.name} came; no step is done yet" in said
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def test_handlers_come_before_hydra() -> None:
