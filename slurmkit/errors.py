@@ -8,12 +8,14 @@
     │   └── RunNotFoundError               no such run folder, run id or job id
     ├── PreflightError            exit 3   the plan can never run on this cluster as it is
     ├── SlurmUnavailableError     exit 4   slurmctld, slurm.conf or a Slurm command cannot be reached
+    │   └── NoCommandError                 no such command on this node: asking again is of no use
     ├── SlurmRefusedError         exit 1   Slurm was reached and said no
     ├── SubmissionUnclearError    exit 1   sbatch did not say whether there is a job now
     ├── MissingProgramError       exit 1   a program that has to be installed first
     ├── LabError                  exit 1   a lab daemon did not do what it should
     ├── CheckpointError           exit 1   a checkpoint that is damaged or belongs to another run
     └── RendezvousError           exit 1   the ranks of a step did not find each other
+        └── StoppedError                   a signal came before they had
 
 Each carries ``hint``: what to type instead. All survive pickling, since submitit and
 multiprocessing send exceptions between processes.
@@ -26,12 +28,14 @@ __all__ = [
     "ConfigError",
     "LabError",
     "MissingProgramError",
+    "NoCommandError",
     "PreflightError",
     "RendezvousError",
     "RunNotFoundError",
     "SlurmRefusedError",
     "SlurmUnavailableError",
     "SlurmkitError",
+    "StoppedError",
     "SubmissionUnclearError",
     "UsageError",
 ]
@@ -91,6 +95,10 @@ class SlurmUnavailableError(SlurmkitError):
     exit_code = 4
 
 
+class NoCommandError(SlurmUnavailableError):
+    """There is no such command on this node: asking again is of no use."""
+
+
 class SlurmRefusedError(SlurmkitError):
     """Slurm was reached and refused; the message repeats Slurm's own words."""
 
@@ -113,3 +121,7 @@ class CheckpointError(SlurmkitError):
 
 class RendezvousError(SlurmkitError):
     """The ranks of a step did not find each other in time."""
+
+
+class StoppedError(RendezvousError):
+    """A signal came before all ranks were there: there is nothing to save."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from slurmkit.errors import SlurmkitError
+
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -18,11 +20,14 @@ def data_dir(name: str) -> Path:
         folder beside the package in a checkout (an editable install copies nothing).
 
     Raises:
-        FileNotFoundError: if neither exists, which means a damaged installation.
+        SlurmkitError: if neither exists, which means a damaged installation.
     """
     candidates = (_PACKAGE / "_data" / name, _PACKAGE.parent / name)
     for candidate in candidates:
         if candidate.is_dir():
             return candidate
     places = " nor ".join(str(candidate) for candidate in candidates)
-    raise FileNotFoundError(f"slurmkit's own folder {name!r} is neither {places}: install slurmkit-hpc again")
+    raise SlurmkitError(
+        f"this installation of slurmkit is damaged: its folder {name!r} is neither {places}",
+        "install slurmkit-hpc again",
+    )

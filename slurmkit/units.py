@@ -1,8 +1,8 @@
 """Slurm's spellings of durations, memory and generic resources, both ways.
 
-``sbatch`` refuses ``90m`` and ``16GiB`` and reads ``30:00`` as thirty minutes; what it would refuse is
-refused here first, with the accepted forms in the error. Source: ``man sbatch``, ``--time``, ``--mem`` and
-``--gres``.
+``sbatch`` refuses ``90m``, ``16GiB`` and a blank after either, and reads ``30:00`` as thirty minutes; what it
+would refuse is refused here first, with the accepted forms in the error. Source: ``man sbatch``, ``--time``,
+``--mem`` and ``--gres``.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ def parse_duration(text: str, source: str = "time") -> float:
     Raises:
         ConfigError: if Slurm would refuse the text.
     """
-    word = text.strip()
-    if word.upper() in {"UNLIMITED", "INFINITE", "-1"}:
+    if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
         return UNLIMITED
-    days, dash, clock = word.rpartition("-")
+    days, dash, clock = text.rpartition("-")
     fields = clock.split(":")
     numbers_only = all(_NUMBER.fullmatch(field) for field in (*fields, days or "0"))
     if not numbers_only or len(fields) > 3 or (dash and not days):  # noqa: PLR2004 - hours, minutes, seconds
@@ -114,7 +113,7 @@ def parse_memory(text: str, source: str = "mem") -> int:
     Raises:
         ConfigError: if Slurm would refuse the text.
     """
-    match = _MEMORY.fullmatch(text.strip())
+    match = _MEMORY.fullmatch(text)
     if not match:
         raise ConfigError(
             f"{source}: {text!r} is no memory size that Slurm reads", f"write it as {_MEMORY_FORMS}"

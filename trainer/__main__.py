@@ -46,18 +46,27 @@ def _train(arguments: argparse.Namespace, flags: SignalFlags) -> int:
 
         return train(settings, env, flags)
     except SlurmkitError as error:
-        print(error.report("trainer"), file=sys.stderr)
-        return error.exit_code
+        return _told(error)
 
 
-def _sweep() -> None:
+def _told(error: SlurmkitError) -> int:
+    print(error.report("trainer"), file=sys.stderr)
+    return error.exit_code
+
+
+def _sweep(asked: argparse.Namespace) -> None:
     """Hydra's own front: multirun, --cfg, --help. Points run as jobs, so its task never does."""
     import hydra
 
+    from slurmkit.config.load import load_experiment
     from slurmkit.config.register import register_app
     from slurmkit.paths import data_dir
 
     register_app()
+    if asked.multirun:
+        # Hydra composes what all points share before it asks any code of ours: its own errors name no keys.
+        own = [word for word in asked.overrides if not word.lstrip("+~").startswith(("hydra.", "hydra/"))]
+        load_experiment(own, asked.config_name or "config", asked.config_dir, whole=False)
     hydra.main(version_base="1.3", config_path=str(data_dir("conf")), config_name="config")(_nothing)()
 
 
@@ -99,7 +108,10 @@ def main() -> int:
         fronts = ("multirun", "cfg", "help", "hydra_help", "info", "shell_completion")
         if not any(getattr(asked, front) for front in fronts):
             _leave(_be_a_rank(asked, flags))
-    _sweep()
+    try:
+        _sweep(asked)
+    except SlurmkitError as error:
+        return _told(error)
     return 0
 
 

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from slurmkit.errors import ConfigError, RendezvousError, SlurmkitError
+from slurmkit.errors import ConfigError, RendezvousError, SlurmkitError, StoppedError
 from slurmkit.runtime import rendezvous
 from slurmkit.runtime.records import write_atomic
-from slurmkit.runtime.rendezvous import StoppedError
 from slurmkit.runtime.signals import SignalFlags, Stop
 from trainer.control import Control
 from trainer.trouble import is_shared

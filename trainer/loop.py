@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from slurmkit.errors import SlurmkitError
-from slurmkit.runtime.rendezvous import StoppedError
+from slurmkit.errors import SlurmkitError, StoppedError
 from slurmkit.runtime.signals import Stop, catch_signals
 from trainer import state
 from trainer.build import check_identity, deterministic, identity_of

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from slurmkit.cli.group import VerbGroup
 from slurmkit.cli.options import json_option
 from slurmkit.cli.output import note, print_json
 
 _name = click.option("--name", default="lab", show_default=True, help="Which lab.")
 
 
-@click.group("lab")
+@click.group("lab", cls=VerbGroup)
 def lab_command() -> None:
     """Start, ask and end a real, emulated Slurm on this machine, as root or as an ordinary user."""
 

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import click
 
 from slurmkit import __version__
+from slurmkit.cli.group import VerbGroup
 from slurmkit.cli.output import note
 from slurmkit.errors import SlurmkitError, UsageError
 
@@ -35,7 +36,7 @@ _VERBS = {
 }
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(VerbGroup):
     """A group that imports a verb when it is called."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -64,19 +65,6 @@ class _LazyGroup(click.Group):
         del ctx
         with formatter.section("Verbs"):
             formatter.write_dl([(name, text) for name, (_, _, text) in _VERBS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _VERBS and not args[0].startswith("-"):
-            from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
-
-            near = get_close_matches(args[0], _VERBS, 1)
-            ctx.fail(
-                f"no verb {args[0]!r}; "
-                + (f"did you mean {near[0]}?" if near else f"accepted are {', '.join(_VERBS)}")
-            )
-        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

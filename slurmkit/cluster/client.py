@@ -13,7 +13,10 @@ __all__ = ["SlurmClient", "open_client"]
 
 
 class SlurmClient(Protocol):
-    """What the toolkit asks of a Slurm cluster. All raise ``SlurmUnavailableError`` when it does not answer."""
+    """What the toolkit asks of a Slurm cluster.
+
+    All raise ``SlurmUnavailableError`` where it does not answer, and ``SlurmRefusedError`` where it says no.
+    """
 
     def snapshot(self) -> ClusterSnapshot:
         """Nodes, partitions, fabric and settings, read now."""
@@ -39,8 +42,8 @@ class SlurmClient(Protocol):
         """What ``squeue`` knows of these jobs: one record a task, ended ones included for some minutes."""
         ...
 
-    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
-        """What ``sacct`` knows of these jobs; ``None`` where the site keeps no accounting."""
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        """What ``sacct`` knows of these jobs: nothing where there is no accounting, or it does not answer."""
         ...
 
     def cancel(self, job_ids: Sequence[str]) -> None:

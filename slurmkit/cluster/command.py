@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +13,9 @@ from pathlib import Path
 from slurmkit.cluster import parse
 from slurmkit.cluster.model import ClusterSnapshot
 from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
+from slurmkit.runtime.silence import has_no_conf, is_unreachable
 
-__all__ = ["CommandClient", "Runner", "clean_environ", "is_unreachable", "run_slurm", "unavailable"]
+__all__ = ["CommandClient", "Runner", "clean_environ", "run_slurm", "unavailable"]
 
 #: Takes an argument vector; returns exit code, stdout and stderr.
 Runner = Callable[[Sequence[str]], tuple[int, str, str]]
@@ -32,6 +34,7 @@ _QUEUE_FIELDS = {
     "Command": 600,
 }
 _HISTORY_FIELDS = ("JobID", "State", "NodeList", "JobName")
+_FORGOTTEN = "Invalid job id"  # what Slurm says of a job that ended minutes ago
 _START_A_LAB = 'eval "$(slurmkit lab up)"'
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 
@@ -95,22 +98,10 @@ def _check_conf() -> None:
             raise _no_conf(error.strerror or str(error)) from error
 
 
-def is_unreachable(said: str) -> bool:
-    """Whether these words of a command mean that slurmctld or its slurm.conf was not found at all."""
-    marks = (
-        "Unable to contact slurm controller",
-        "configuration source",
-        "slurm.conf",
-        "s_p_parse_file",
-        "Unable to process configuration file",
-    )
-    return any(mark in said for mark in marks)
-
-
 def unavailable(stderr: str) -> SlurmUnavailableError:
     """Slurm's last words as one line, with the remedy for the kind."""
-    said = stderr.strip().splitlines()[-1] if stderr.strip() else "no message"
-    if is_unreachable(stderr) and "Unable to contact" not in stderr:
+    said = stderr.strip().rpartition("\n")[2] or "no message"
+    if has_no_conf(stderr):
         return _no_conf(said)
     return SlurmUnavailableError(
         f"slurmctld cannot be reached: {said}",
@@ -132,12 +123,28 @@ class CommandClient:
 
     Args:
         run: how a command is run; tests give one that checks what it is called with.
-        clock: seconds since the epoch, for the time that a snapshot carries.
     """
 
-    def __init__(self, run: Runner = run_slurm, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, run: Runner = run_slurm) -> None:
         self._run = run
-        self._clock = clock
+
+    def _ask(self, *argv: str, unless: str = "", hint: str = "") -> str:
+        """What a command prints; nothing where it fails with the words ``unless``.
+
+        Raises:
+            SlurmUnavailableError: if Slurm did not answer.
+            SlurmRefusedError: if it said no.
+        """
+        code, out, err = self._run(argv)
+        if not code:
+            return out
+        said = err.strip() or out.strip()
+        if unless and unless in said:
+            return ""
+        if code < 0 or is_unreachable(said):
+            raise unavailable(said or f"signal {-code} ended {argv[0]}")
+        words = " ".join(said.splitlines()) or f"exit code {code}"
+        raise SlurmRefusedError(f"{argv[0]} was refused: {words}", hint or f"see it with: {shlex.join(argv)}")
 
     def _answers(self) -> None:
         """A ping takes 10 ms, up or down; every other command retries a dead controller for 9 s and more."""
@@ -146,7 +153,7 @@ class CommandClient:
         if "is UP" in out:
             return
         waited = time.monotonic() - asked
-        if waited >= _REFUSED:
+        if waited >= _REFUSED and not err.strip():
             raise SlurmUnavailableError(
                 f"slurmctld did not answer within {waited:.0f} s: it is busy, or hangs, or its host does not respond",
                 "try again in a minute; see it with: scontrol ping",
@@ -156,44 +163,37 @@ class CommandClient:
     def snapshot(self) -> ClusterSnapshot:
         """Read the cluster with four calls at once (each costs 10 ms, and 0.1 s on 10,000 nodes)."""
         self._answers()
-        read_at = self._clock()
+        read_at = time.time()
+        # Each with the words of a failure that is none: PrivateData hides the nodes, and a cluster is flat.
         calls = (
-            ("scontrol", "--all", "show", "config"),
-            ("scontrol", "--all", "--oneliner", "show", "partition"),
-            ("scontrol", "--all", "--oneliner", "show", "node"),
-            ("scontrol", "--oneliner", "show", "topology"),
+            (("scontrol", "--all", "show", "config"), ""),
+            (("scontrol", "--all", "--oneliner", "show", "partition"), ""),
+            (("scontrol", "--all", "--oneliner", "show", "node"), "permission denied"),
+            (("scontrol", "--oneliner", "show", "topology"), "No topology information"),
         )
         with ThreadPoolExecutor(len(calls)) as pool:
-            config, partitions, nodes, topology = pool.map(self._run, calls)
-        for code, out, err in (config, partitions):
-            if code:
-                raise unavailable(err or out)
-        # Nodes may be hidden from users (PrivateData) and a flat cluster has no topology: unknown, no error.
+            texts = pool.map(lambda call: self._ask(*call[0], unless=call[1]), calls)
+            config, partitions, nodes, topology = texts
         return ClusterSnapshot(
             read_at=read_at,
-            config=parse.parse_config(config[1]),
-            partitions=parse.parse_partitions(parse.parse_records(partitions[1])),
-            nodes=parse.parse_nodes(parse.parse_records(nodes[1] if nodes[0] == 0 else "")),
-            fabric=parse.parse_fabric(parse.parse_records(topology[1] if topology[0] == 0 else "")),
+            config=parse.parse_config(config),
+            partitions=parse.parse_partitions(parse.parse_records(partitions)),
+            nodes=parse.parse_nodes(parse.parse_records(nodes)),
+            fabric=parse.parse_fabric(parse.parse_records(topology)),
         )
 
     def cluster(self) -> str:
         """See ``SlurmClient.cluster``."""
         self._answers()
-        code, out, err = self._run(("scontrol", "show", "config"))
-        if code:
-            raise unavailable(err or out)
-        return parse.parse_config(out).cluster
+        return parse.parse_config(self._ask("scontrol", "show", "config")).cluster
 
     def job_of(self, script: str) -> str | None:
         """See ``SlurmClient.job_of``."""
         self._answers()
         width = _QUEUE_FIELDS["Command"]
-        code, out, err = self._run(
-            ("squeue", "--me", "--noheader", "--states=all", f"--Format=ArrayJobID:30,Command:{width}")
+        out = self._ask(
+            "squeue", "--me", "--noheader", "--states=all", f"--Format=ArrayJobID:30,Command:{width}"
         )
-        if code:
-            raise unavailable(err or out)
         for line in out.splitlines():
             if line[30 : 30 + width].strip() == script[:width].strip():
                 return line[:30].strip()
@@ -202,67 +202,40 @@ class CommandClient:
     def job(self, job_id: str) -> Mapping[str, str] | None:
         """See ``SlurmClient.job``."""
         self._answers()
-        code, out, err = self._run(("scontrol", "--all", "--oneliner", "show", "job", job_id))
-        if code and "Invalid job id" in err + out:
-            return None
-        if code:
-            raise unavailable(err or out)
+        out = self._ask("scontrol", "--all", "--oneliner", "show", "job", job_id, unless=_FORGOTTEN)
         return parse.parse_job(out) or None
 
     def script(self, job_id: str) -> str | None:
         """See ``SlurmClient.script``."""
         self._answers()
-        code, out, _ = self._run(("scontrol", "write", "batch_script", job_id, "-"))
-        return None if code else out
+        try:
+            return self._ask("scontrol", "write", "batch_script", job_id, "-") or None
+        except SlurmRefusedError:
+            return None
 
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         """See ``SlurmClient.queue``."""
         self._answers()
         form = ",".join(f"{field}:{width}" for field, width in _QUEUE_FIELDS.items())
-        code, out, err = self._run(
-            (
-                "squeue",
-                "--all",
-                "--array",
-                "--noheader",
-                "--states=all",
-                f"--jobs={','.join(job_ids)}",
-                f"--Format={form}",
-            )
-        )
-        if code and "Invalid job id" in err + out:
-            return []
-        if code:
-            raise unavailable(err or out)
+        jobs = f"--jobs={','.join(job_ids)}"
+        shown = ("--all", "--array", "--noheader", "--states=all", jobs, f"--Format={form}")
+        out = self._ask("squeue", *shown, unless=_FORGOTTEN)
         return [_cells(line) for line in out.splitlines() if line.strip()]
 
-    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         """See ``SlurmClient.history``."""
+        jobs, form = f"--jobs={','.join(job_ids)}", f"--format={','.join(_HISTORY_FIELDS)}"
+        shown = ("--allocations", "--noheader", "--parsable2", jobs, form)
         try:
-            code, out, _ = self._run(
-                (
-                    "sacct",
-                    "--allocations",
-                    "--noheader",
-                    "--parsable2",
-                    f"--jobs={','.join(job_ids)}",
-                    f"--format={','.join(_HISTORY_FIELDS)}",
-                )
-            )
-        except SlurmUnavailableError:  # sacct is not installed, or its slurmdbd hangs
-            return None
-        if code:
-            return None
+            out = self._ask("sacct", *shown, unless="accounting storage is disabled")
+        except SlurmUnavailableError:  # sacct is not installed, or its slurmdbd is away
+            return []
         return [dict(zip(_HISTORY_FIELDS, line.split("|"), strict=False)) for line in out.splitlines()]
 
     def cancel(self, job_ids: Sequence[str]) -> None:
         """See ``SlurmClient.cancel``."""
         self._answers()
-        code, out, err = self._run(("scancel", *job_ids))
-        if code:
-            raise SlurmRefusedError(
-                f"scancel {' '.join(job_ids)}: {(err or out).strip()}", "see the queue with: squeue --me"
-            )
+        self._ask("scancel", *job_ids, hint="see the queue with: squeue --me")
 
 
 def _cells(line: str) -> Mapping[str, str]:

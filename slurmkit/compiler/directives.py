@@ -29,7 +29,7 @@ def job_directives(experiment: Experiment, output: str, array: int | None) -> Di
         output: the file for the batch script's output, Slurm's ``%`` patterns allowed.
         array: the size of the job array; ``None`` for a single run.
     """
-    resources, topology, requeue = experiment.resources, experiment.topology, experiment.requeue
+    resources, topology = experiment.resources, experiment.topology
     options: Directives = {"job-name": experiment.name}
     for key in _COPIED:
         value = getattr(resources, key)
@@ -38,9 +38,9 @@ def job_directives(experiment: Experiment, output: str, array: int | None) -> Di
     options |= _flags({"exclusive": resources.exclusive})
     if topology.switches is not None:
         options["switches"] = f"{topology.switches}@{topology.wait}"
-    if requeue.signal is not None and requeue.signal_lead:
-        options["signal"] = f"{requeue.signal}@{requeue.signal_lead}"
-    options["requeue" if requeue.enabled else "no-requeue"] = None
+    if experiment.signal is not None:
+        options["signal"] = f"{experiment.signal}@{experiment.requeue.signal_lead}"
+    options["requeue" if experiment.requeue.enabled else "no-requeue"] = None
     if array is not None:
         throttle = f"%{resources.array_parallelism}" if resources.array_parallelism else ""
         options["array"] = f"0-{array - 1}{throttle}"

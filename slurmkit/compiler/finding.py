@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from slurmkit.config.schema import SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +22,7 @@ class Verdict(str, Enum):
     NOT_NOW = "not now"
     """The job will wait for something that can be named."""
     UNKNOWN = "unknown"
-    """What would decide it cannot be seen, or a plugin of the site may rewrite it."""
+    """What would decide it cannot be seen: a site's plugin, a file elsewhere, what a program makes of a signal."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,55 @@ class Finding:
     """The config key at fault, such as ``resources.partition``."""
     message: str
     accepted: str
-    override: str
-    """What to type to mend it."""
+    mend: tuple[str, str] | None = None
+    """The key and the value that mend it; ``None`` where no override does."""
+    advice: str = ""
+    """What to do where no override mends it."""
+    subject: str = ""
+    """Which part of the value is at fault, such as ``gpu:A100`` of a list of gres; empty for all of it."""
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What it is about: at most one finding has it."""
+        return self.code, self.key, self.subject
+
+    @property
+    def override(self) -> str:
+        """What to type to mend it, quoted for Hydra and the shell where it has commas; else empty."""
+        if self.mend is None:
+            return ""
+        key, value = self.mend
+        return f"'{key}=\"{value}\"'" if "," in value else f"{key}={value}"
+
+    def mounted(self, mount: str) -> Finding:
+        """The finding with its keys as they are where our sections are mounted.
+
+        Args:
+            mount: such as ``hydra.launcher.``; empty at the top.
+        """
+
+        def full(key: str) -> str:
+            return f"{mount}{key}" if key.partition(".")[0] in SECTIONS else key
+
+        mend = None if self.mend is None else (full(self.mend[0]), self.mend[1])
+        return replace(self, key=full(self.key), mend=mend)
 
     def as_json(self) -> dict[str, str]:
         """The finding as plain values."""
-        return {**asdict(self), "verdict": self.verdict.value}
+        return {
+            "code": self.code,
+            "verdict": self.verdict.value,
+            "key": self.key,
+            "subject": self.subject,
+            "message": self.message,
+            "accepted": self.accepted,
+            "override": self.override,
+            "advice": self.advice,
+        }
 
     def __str__(self) -> str:
-        return f"{self.verdict.value}: {self.key}: {self.message}; accepted: {self.accepted}; mend it with: {self.override}"
+        mend = f"; mend it with: {self.override}" if self.mend else f"; {self.advice}" if self.advice else ""
+        return f"{self.verdict.value}: {self.key}: {self.message}; accepted: {self.accepted}{mend}"
 
 
 def doubted(findings: Iterable[Finding], because: str) -> Iterator[Finding]:

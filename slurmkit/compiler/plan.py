@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os.path
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,12 +33,14 @@ class Place:
             one a job below ``cwd``.
         code_dir: the snapshot that the job runs from; ``cwd`` where there is none.
         output: the file for the batch script's output; by default one in the run folder.
+        python: the interpreter on the nodes, where the experiment names none; by default this one.
     """
 
     cwd: str
     run_dir: str | None = None
     code_dir: str | None = None
     output: str | None = None
+    python: str = sys.executable
 
     def __post_init__(self) -> None:
         for path in (self.cwd, self.run_dir, self.output):
@@ -92,13 +95,13 @@ def compile_job(
             version=__version__,
             directives=render(directives),
             run_dir=place.run_dir
-            or f"{_below(place.cwd, experiment.runs_dir)}/{folder_name(experiment.name)}",
+            or os.path.join(place.cwd, experiment.runs_dir, folder_name(experiment.name)),  # noqa: PTH118 - keeps what was typed
             by_hand=by_hand,
             array=size is not None,
             points=points is not None,
             own_points=list(point_lines(points)) if points is not None and by_hand else [],
             python_path=_python_path(experiment, place.code_dir or place.cwd),
-            python=env.python or sys.executable,
+            python=env.python or place.python,
             argv=payload.command,
             interpreted=payload.kind != "command",
             module=payload.kind != "command" and payload.command[:1] == ["-m"],
@@ -139,10 +142,6 @@ def _python_path(experiment: Experiment, code_dir: str) -> list[str]:
     return [*([words[0].rpartition("/")[0] or "."] if script else []), code_dir]
 
 
-def _below(cwd: str, folder: str) -> str:
-    return folder if folder.startswith("/") else f"{cwd}/{folder}"
-
-
 def folder_name(name: str) -> str:
     """A job's name as part of a file's: no slash, no blank, not hidden, no option, and short enough for every file system."""
     kept = "".join(character if character.isalnum() or character in "._-" else "_" for character in name)
@@ -158,6 +157,6 @@ def _output(experiment: Experiment, place: Place, array: int | None) -> str:
     """
     if place.run_dir is None:
         folder = place.cwd.replace("%", "%%")
-        return f"{folder}/{folder_name(experiment.name).replace('%', '%%')}-{'%A_%a' if array else '%j'}.log"
+        return f"{folder}/{folder_name(experiment.name)}-{'%A_%a' if array else '%j'}.log"
     run_dir = place.run_dir.replace("%", "%%")
     return f"{run_dir}/array-%A.log" if array else f"{run_dir}/points/0/0/log"

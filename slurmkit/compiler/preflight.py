@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from slurmkit.compiler.finding import Finding, Verdict, doubted
 from slurmkit.compiler.gres import asked_gres, gres_findings, mixed_gres
-from slurmkit.config.schema import mounted
 from slurmkit.units import (
     UNLIMITED,
     format_duration,
@@ -51,11 +50,7 @@ def preflight(
     rewriters = snapshot.config.rewriters
     if rewriters:
         findings = doubted(findings, f"this site's {', '.join(rewriters)} may rewrite the job")
-    mount = experiment.mount
-    return tuple(
-        replace(item, key=mounted(item.key, mount), override=mounted(item.override, mount))
-        for item in (*findings, *_array(array, snapshot))
-    )
+    return tuple(item.mounted(experiment.mount) for item in (*findings, *_array(array, snapshot)))
 
 
 def _array(array: int | None, snapshot: ClusterSnapshot) -> Iterator[Finding]:
@@ -75,7 +70,7 @@ def _array(array: int | None, snapshot: ClusterSnapshot) -> Iterator[Finding]:
         "the sweep",
         f"it has {array} points, and one job array holds {most} here ({said})",
         f"1 to {most} points" if most else "no job arrays at all",
-        mend,
+        advice=mend,
     )
 
 
@@ -87,16 +82,14 @@ def _findings(experiment: Experiment, snapshot: ClusterSnapshot) -> Iterator[Fin
     found = [snapshot.partition(name) for name in names]
     for name, partition in zip(names, found, strict=True):
         if partition is None:
-            yield _unknown_partition(name, snapshot)
+            yield _unknown_partition(name, names, snapshot)
     partitions = [partition for partition in found if partition is not None]
     if not partitions:
         return
     # A list of partitions is an "or" in Slurm: a finding counts only if every partition has it.
-    each = [
-        {item.code: item for item in _partition_findings(experiment, snapshot, partition)}
-        for partition in partitions
-    ]
-    yield from (finding for code, finding in each[0].items() if all(code in other for other in each[1:]))
+    first, *others = (list(_partition_findings(experiment, snapshot, item)) for item in partitions)
+    places = [{item.place for item in other} for other in others]
+    yield from (item for item in first if all(item.place in other for other in places))
 
 
 def _data(experiment: Experiment) -> Iterator[Finding]:
@@ -108,11 +101,11 @@ def _data(experiment: Experiment) -> Iterator[Finding]:
             "data.path",
             f"{experiment.unseen} cannot be seen from here",
             "an HDF5 file that every node sees",
-            "data.path=FILE, or make it: python -m trainer.data prepare",
+            advice="say where with data.path=FILE, or make it with: python -m trainer.data prepare",
         )
 
 
-def _unknown_partition(name: str | None, snapshot: ClusterSnapshot) -> Finding:
+def _unknown_partition(name: str | None, names: Sequence[str | None], snapshot: ClusterSnapshot) -> Finding:
     known = [partition.name for partition in snapshot.partitions]
     if name is None:
         return Finding(
@@ -121,16 +114,18 @@ def _unknown_partition(name: str | None, snapshot: ClusterSnapshot) -> Finding:
             "resources.partition",
             "none is asked for and this cluster has no default",
             ", ".join(known) or "none that you may see",
-            f"resources.partition={(known or ['NAME'])[0]}",
+            ("resources.partition", known[0]) if known else None,
         )
-    near = (difflib.get_close_matches(name, known, 1, 0.0) or known or ["NAME"])[0]
+    near = (difflib.get_close_matches(name, known, 1, 0.0) or [""])[0]
+    mended = dict.fromkeys(near if each == name else str(each) for each in names)
     return Finding(
         "partition.unknown",
         Verdict.IMPOSSIBLE,
         "resources.partition",
         f"got {name!r}, which this cluster does not have",
         ", ".join(known) or "none that you may see",
-        f"resources.partition={near}",
+        ("resources.partition", ",".join(mended)) if near else None,
+        subject=name,
     )
 
 
@@ -145,7 +140,7 @@ def _partition_findings(
             "resources.partition",
             f"{partition.name} is {partition.state}",
             "a partition that is UP",
-            "resources.partition=ANOTHER",
+            advice="choose another one, or let it wait",
         )
     yield from _node_limit(experiment, partition)
     nodes = snapshot.nodes_of(partition.name)
@@ -159,7 +154,7 @@ def _partition_findings(
             "resources.nodes",
             f"the nodes of {partition.name} cannot be seen",
             "nothing is checked against them",
-            "ask the site about PrivateData",
+            advice="ask the site about PrivateData",
         )
         return
     found = _node_findings(experiment, snapshot, partition, nodes)
@@ -192,7 +187,7 @@ def _too_many(experiment: Experiment, there: str, most: int) -> Finding:
         "resources.nodes",
         f"got {experiment.resources.nodes}, and {there}",
         f"1 to {most}",
-        f"resources.nodes={most}",
+        ("resources.nodes", str(most)),
     )
 
 
@@ -206,17 +201,17 @@ def _time(experiment: Experiment, partition: Partition) -> Iterator[Finding]:
             "resources.time",
             f"got {format_duration(asked)}, over the limit of {partition.name}",
             f"up to {limit}",
-            f"resources.time={limit}",
+            ("resources.time", limit),
         )
     lead = experiment.requeue.signal_lead
-    if experiment.requeue.signal and asked != UNLIMITED and lead >= asked:
+    if experiment.signal and asked != UNLIMITED and lead >= asked:
         yield Finding(
             "signal.lead",
-            Verdict.NOT_NOW,
+            Verdict.UNKNOWN,
             "requeue.signal_lead",
             f"{lead} s ahead of a limit of {asked:.0f} s: the signal comes at once, and {_SIGNALLED[experiment.payload.kind]}",
             f"less than {asked:.0f}",
-            f"requeue.signal_lead={int(asked) // 4}",
+            ("requeue.signal_lead", str(int(asked) // 4)),
         )
 
 
@@ -229,7 +224,7 @@ def _node_limit(experiment: Experiment, partition: Partition) -> Iterator[Findin
             "resources.nodes",
             f"got {nodes}, over MaxNodes of {partition.name}",
             f"1 to {partition.max_nodes:.0f}",
-            f"resources.nodes={partition.max_nodes:.0f}",
+            ("resources.nodes", f"{partition.max_nodes:.0f}"),
         )
 
 
@@ -245,7 +240,7 @@ def _nodes(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) 
             "resources.nodes",
             f"got {asked}; {len(nodes) - usable} of {len(nodes)} nodes of {partition.name} are down or drained",
             f"1 to {usable} now",
-            f"resources.nodes={max(usable, 1)}",
+            ("resources.nodes", str(max(usable, 1))),
         )
 
 
@@ -271,7 +266,7 @@ def _cpus(experiment: Experiment, partition: Partition, most: int) -> Iterator[F
         f"resources.{key}",
         f"{message}; the largest node of {partition.name} has {most}",
         f"1 to {limit}",
-        f"resources.{key}={limit or 'null'}",
+        (f"resources.{key}", str(limit or "null")),
     )
 
 
@@ -287,7 +282,7 @@ def _node_size(experiment: Experiment, partition: Partition, nodes: Sequence[Nod
                 "resources.mem",
                 f"got {resources.mem}; the largest node of {partition.name} has {format_memory(memory)}",
                 f"up to {format_memory(memory)}",
-                f"resources.mem={format_memory(memory)}",
+                ("resources.mem", format_memory(memory)),
             )
 
 
@@ -298,11 +293,12 @@ def _switches(experiment: Experiment, snapshot: ClusterSnapshot, nodes: Sequence
     held = snapshot.fabric.largest_leaves(frozenset(node.name for node in nodes), count)
     if asked > held:
         wait = min(parse_duration(experiment.topology.wait), snapshot.config.max_switch_wait)
+        there = f"which hold {held}" if held else "below which the partition has no node"
         yield Finding(
             "switches.span",
             Verdict.NOT_NOW,
             "topology.switches",
-            f"{asked} nodes never fit under {count} leaf switch{'es' if count > 1 else ''} (which hold {held}): the job waits {format_duration(wait)} for them, then spans more",
-            f"1 to {held} nodes, or more switches",
-            f"resources.nodes={held} or topology.switches=null",
+            f"{asked} nodes never fit under {count} leaf switch{'es' if count > 1 else ''} ({there}): the job waits {format_duration(wait)} for them, then spans more",
+            f"1 to {held} nodes, or more switches" if held else "null",
+            ("topology.switches", "null"),
         )

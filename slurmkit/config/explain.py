@@ -6,14 +6,15 @@ import contextlib
 import difflib
 import re
 from dataclasses import FrozenInstanceError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 import yaml  # type: ignore[import-untyped]
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
-from slurmkit.config.written import key_of
+from slurmkit.config.register import APP_SCHEMA
+from slurmkit.config.written import hint_of, key_of
 from slurmkit.errors import ConfigError, SlurmkitError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ __all__ = ["USER_ERRORS", "explain", "explained", "keys_of", "known_keys"]
 USER_ERRORS = (HydraException, OmegaConfBaseException, FrozenInstanceError, TypeError, ValueError)
 
 _NO_KEY = re.compile(r"Key '.*?' (?:is )?not in |Could not override|cannot assign to field")
+#: Lists of which each item is one word, and no line of bash.
+_WORDS = ("payload.command", "resources.srun_args", "hydra.launcher.resources.srun_args")
 _IN_FILE = re.compile(r"In '([^']+)': (?:\w+ raised while composing config:\s+)?(.*)", re.DOTALL)
 
 
@@ -82,6 +85,7 @@ def explain(
         or _no_variable(error)
         or _bad_choice(error, overrides, options_of)
         or _bad_file(error)
+        or _no_list(error, overrides)
         or _bad_key(error, overrides, known_keys)
     )
 
@@ -171,6 +175,23 @@ def _bad_file(error: Exception) -> ConfigError | None:
     return None
 
 
+def _no_list(error: Exception, overrides: Sequence[str]) -> ConfigError | None:
+    """One word where the schema has a list of them: ``payload.command=ls``."""
+    if "is not a ListConfig, list or tuple" not in f"{error} {error.__cause__}":
+        return None
+    for word in overrides:
+        key, _, value = word.lstrip("+").partition("=")
+        if get_origin(hint_of(key)) is list and not value.startswith("["):
+            text = value.strip("'\"")
+            words = text.split() if key in _WORDS and text else [f"'{text}'"]
+            quote = '"' if "'" in words[0] else "'"
+            return ConfigError(
+                f"{key}: got {value}, accepted is a list",
+                f"write it in brackets: {quote}{key}=[{','.join(words)}]{quote}",
+            )
+    return None
+
+
 def _bad_choice(
     error: Exception, overrides: Sequence[str], options_of: Callable[[str], Sequence[str]]
 ) -> ConfigError | None:
@@ -185,8 +206,8 @@ def _bad_choice(
         group = options[2]
         return _no_choice(group, options[1].removeprefix(f"{group}/"), options[3].split())
     if isinstance(error, MissingConfigException) and "primary config" in text:
-        listed = [name for name in options_of("") if not name.startswith("_")]
-        near = (difflib.get_close_matches(str(error.missing_cfg_file), listed, 1, 0.0) or ["config"])[0]
+        listed = [name for name in options_of("") if name != APP_SCHEMA and not name.startswith("_")]
+        near = (difflib.get_close_matches(str(error.missing_cfg_file), listed, 1) or ["config"])[0]
         return ConfigError(
             f"--config-name: there is no config {error.missing_cfg_file!r}; accepted are {', '.join(listed)}",
             f"did you mean --config-name {near}? Another folder of configs: --config-dir DIR",
@@ -214,6 +235,8 @@ def _bad_key(
     in_file = _IN_FILE.match(text)
     where = f"{in_file[1]}.yaml: " if in_file else ""
     key = _failed_key(text, () if in_file else overrides)
+    if key is not None and "is not Optional" in f"{text} {error.__cause__}":
+        return ConfigError(f"{where}{key}: got null, accepted is a value", f"leave {key} out for its default")
     if key is not None and _NO_KEY.search(text):
         known = known_keys([item for item in overrides if key_of(item) != key] if not in_file else ())
         if known and key not in known:

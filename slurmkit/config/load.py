@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
+import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from slurmkit.config.explain import USER_ERRORS, explain, explained, known_keys
 from slurmkit.config.register import register_app
-from slurmkit.config.schema import SECTIONS, Experiment, Payload, Resources, mounted
+from slurmkit.config.schema import SECTIONS, Experiment, Payload, Resources, mounted_at
 from slurmkit.config.sweep import check_sweep
 from slurmkit.config.training import Settings, check_batch
 from slurmkit.config.written import as_written, refuse_misread
@@ -27,7 +29,7 @@ from slurmkit.errors import ConfigError
 from slurmkit.paths import data_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hydra.core.config_loader import ConfigLoader
 
@@ -43,6 +45,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+#: Options after which nobody here knows how many ranks there are.
+_TASKS = re.compile(r"-[nN]|--(?:nodes|ntasks)")
 
 
 def load_experiment(
@@ -69,6 +74,7 @@ def load_experiment(
         loader = GlobalHydra.instance().config_loader()
         return experiment_of(loader, config, overrides, config_dir, whole=whole)
 
+    _refuse_launcher(overrides)
     return compose(overrides, build, config_name, config_dir, whole=whole)
 
 
@@ -109,6 +115,21 @@ def check_points(
     return base
 
 
+def _refuse_launcher(overrides: Sequence[str]) -> None:
+    """Nothing is launched by Hydra here: what speaks of its launcher would be read and forgotten."""
+    for word in overrides:
+        found = re.match(r"[+~]*hydra[./](launcher|sweeper)[./]?([^=@]*)(.*)", word)
+        if found is None:
+            continue
+        part, key, value = found.groups()
+        ours = part == "launcher" and key.partition(".")[0] in {*SECTIONS, "name", "runs_dir"}
+        hint = "write --wait" if key == "wait" else "leave it out: a sweep is slurmkit submit -m"
+        raise ConfigError(
+            f"{word}: slurmkit submits by itself, without Hydra's {part}, which this would change",
+            f"write {key}{value}" if ours else hint,
+        )
+
+
 def compose(
     overrides: Sequence[str],
     build: Callable[[DictConfig], T],
@@ -141,34 +162,28 @@ def compose(
             return build(config)
 
 
-class _hydra:  # noqa: N801 - used as a with-statement's verb
+@contextlib.contextmanager
+def _hydra(config_dir: str | Path | None) -> Iterator[Hydra]:
     """Hydra over our search path, cleared on the way out so that an app around us can start its own."""
-
-    def __init__(self, config_dir: str | Path | None) -> None:
-        self._config_dir = config_dir
-
-    def __enter__(self) -> Hydra:
-        if GlobalHydra.instance().is_initialized():
+    if GlobalHydra.instance().is_initialized():
+        raise ConfigError(
+            "load_experiment was called inside a running Hydra app",
+            "call it before @hydra.main, or use hydra/launcher=slurmkit",
+        )
+    version.setbase("1.3")
+    register_app()
+    search_path = create_config_search_path(f"file://{data_dir('conf')}")
+    if config_dir is not None:
+        folder = Path(config_dir).absolute()
+        if not folder.is_dir():
             raise ConfigError(
-                "load_experiment was called inside a running Hydra app",
-                "call it before @hydra.main, or use hydra/launcher=slurmkit",
+                f"--config-dir: {folder} is not a folder",
+                "give the folder that holds your experiment/, resources/ ...",
             )
-        version.setbase("1.3")
-        register_app()
-        search_path = create_config_search_path(f"file://{data_dir('conf')}")
-        if self._config_dir is not None:
-            folder = Path(self._config_dir).absolute()
-            if not folder.is_dir():
-                raise ConfigError(
-                    f"--config-dir: {folder} is not a folder",
-                    "give the folder that holds your experiment/, resources/ ...",
-                )
-            search_path.prepend(
-                "command-line", f"file://{folder}", SearchPathQuery(provider="schema", path=None)
-            )
-        return Hydra.create_main_hydra2("slurmkit", search_path)
-
-    def __exit__(self, *_: object) -> None:
+        search_path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema", path=None))
+    try:
+        yield Hydra.create_main_hydra2("slurmkit", search_path)
+    finally:
         GlobalHydra.instance().clear()
 
 
@@ -226,7 +241,7 @@ def experiment_of(
     missing = sorted(OmegaConf.missing_keys(plain))
     if missing and whole:
         raise ConfigError(f"{', '.join(missing)}: no value is set", f"set {missing[0]}=VALUE")
-    sections = sections_of(config)
+    sections = sections_of(config)  # always: a key that does not exist is seen at the top alone
     if options is not None:
         sections = sections_of(options)
     flags = [] if name == "config" else ["--config-name", name]
@@ -266,10 +281,8 @@ def sections_of(options: Mapping[str, Any], mount: str = "") -> dict[str, Any]:
     for name, kind in SECTIONS.items():
         section = options[name]
         try:
-            found[name] = OmegaConf.to_object(section) if OmegaConf.is_config(section) else section
-        except ConfigError as error:
-            message, hint = mounted(error.message, mount), mounted(error.hint, mount)
-            raise ConfigError(message, hint, error.detail) from error
+            with mounted_at(mount):
+                found[name] = OmegaConf.to_object(section) if OmegaConf.is_config(section) else section
         except FrozenInstanceError as error:  # a key that somebody added with a plus
             known = [item.name for item in fields(kind)]
             new = next((str(key) for key in section if key not in known), "")
@@ -296,8 +309,11 @@ def _payload(config: DictConfig, trainer: list[str], *, whole: bool) -> Payload:
             "accepted here are trainer and command",
             "set payload=trainer, or in your app's command line: -m hydra/launcher=slurmkit",
         )
-    if not whole and config.payload.kind == "command" and not config.payload.command:
-        return Payload("command", ["???"])  # the points say it, which check_sweep refuses
+    if not whole and config.payload.kind == "command" and not config.payload.get("command"):
+        raise ConfigError(
+            "payload.command: no value for all points is set, and a sweep is one job array of one command",
+            "set payload.command=[PROGRAM], which gets each point's words; or submit once for each command",
+        )
     payload: Any = OmegaConf.to_object(config.payload)
     return Payload("trainer", trainer) if payload.kind == "trainer" else payload
 
@@ -332,6 +348,6 @@ def check_trainer(config: DictConfig, resources: Resources) -> None:
         ConfigError: for a value that the trainer does not accept, and for a batch that the ranks cannot share.
     """
     trainer = settings_of(config).trainer
-    words = [*map(str, resources.extra), *resources.srun_args]
-    if not any(word.lstrip("-").startswith("n") for word in words):  # ntasks, nodes: who knows how many ranks
+    options = [f"--{name}".replace("_", "-") for name in resources.extra]
+    if not any(map(_TASKS.match, (*options, *resources.srun_args))):
         check_batch(trainer.batch_size, trainer.accumulate, resources.nodes * resources.ntasks_per_node)

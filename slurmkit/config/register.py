@@ -19,26 +19,15 @@ __all__ = ["APP_SCHEMA", "register_app", "register_launcher"]
 APP_SCHEMA = "slurmkit_app"
 
 #: Sections with presets in ``conf/``, and the preset that is taken when nothing is said.
-_PRESETS = {"resources": "one_node", "topology": "any", "requeue": "plain"}
+_PRESETS = {"resources": "one_node", "topology": "any", "requeue": "auto"}
 
 
 @dataclass(frozen=True)
-class _Sections:
-    """What both mounts share."""
-
-    resources: schema.Resources = field(default_factory=schema.Resources)
-    topology: schema.Topology = field(default_factory=schema.Topology)
-    requeue: schema.Requeue = field(default_factory=schema.Requeue)
-    env: schema.Env = field(default_factory=schema.Env)
-    snapshot: schema.Snapshot = field(default_factory=schema.Snapshot)
-
-
-@dataclass(frozen=True)
-class _App(_Sections):
+class _App(schema.Sections):
     """The root of the config of our own apps."""
 
     name: str = "experiment"
-    runs_dir: str = "runs"
+    runs_dir: str = "${oc.env:SLURMKIT_RUNS_DIR,runs}"
     payload: schema.Payload = field(default_factory=schema.Payload)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     model: Any = None
@@ -47,13 +36,13 @@ class _App(_Sections):
 
 
 @dataclass(frozen=True)
-class _AppLauncher(_Sections):
+class _AppLauncher(schema.Sections):
     """``hydra.launcher`` of our own apps, which takes everything from the top mount."""
 
     _target_: str = "hydra_plugins.slurmkit_plugin.launcher.SlurmkitLauncher"
     name: str | None = None
     """The job's name; ``hydra.job.name`` when unset."""
-    runs_dir: str = "runs"
+    runs_dir: str = "${oc.env:SLURMKIT_RUNS_DIR,runs}"
     wait: bool | None = None
     """Whether to wait for the jobs; when unset, only under a sweeper that reads their results."""
 
@@ -94,7 +83,8 @@ def register_app() -> None:
     """Mount the schema at the top, once, for ``slurmkit compile|submit`` and ``python -m trainer``.
 
     Their launcher interpolates the top mount leaf by leaf, since OmegaConf merges no text over a typed
-    section: ``resources.nodes=2`` is enough, and ``hydra.launcher.resources.nodes=2`` works too.
+    section: ``resources.nodes=2`` is enough. ``hydra.launcher.resources.nodes=2`` is for ``python -m trainer
+    -m`` alone, which has a launcher; ``slurmkit compile|submit`` refuse it.
     """
     store = ConfigStore.instance()
     store.store(name=APP_SCHEMA, node=_writable(_App), provider="slurmkit")

@@ -6,50 +6,93 @@ message names the override that mends it. Names are Slurm's.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from slurmkit.errors import ConfigError
 from slurmkit.units import parse_duration, parse_gres, parse_memory, read_gres
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = [
+    "ASKED",
     "SECTIONS",
     "Env",
     "Experiment",
     "Payload",
     "Requeue",
     "Resources",
+    "Sections",
     "Snapshot",
     "Topology",
     "each_gpu",
-    "mounted",
+    "mounted_at",
 ]
 
+#: Where the sections lie that are being made, such as ``hydra.launcher.``; empty at the top.
+_MOUNT: ContextVar[str] = ContextVar("mount", default="")
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SIGNAL = re.compile(r"[A-Z][A-Z0-9]*")
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
-#: Options that the compiler writes itself; ``resources.extra`` may not say them a second time.
-_OWNED = frozenset(
-    {
-        "array",
-        "chdir",
-        "error",
-        "job-name",
-        "open-mode",
-        "output",
-        "parsable",
-        "requeue",
-        "no-requeue",
-        "signal",
-        "switches",
-        "wrap",
-        "test-only",
-        "wait",
-        "export",
-    }
-)
+#: The names that sbatch takes in ``--signal``.
+_SIGNALS = ("HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "USR1", "USR2", "URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU")  # fmt: skip
+#: Options that the compiler writes itself, or that would take the job from it, and the key that says the same.
+_OWNED = {
+    "array": "",
+    "chdir": "",
+    "error": "",
+    "export": "env.vars",
+    "job-name": "name",
+    "no-requeue": "requeue.enabled",
+    "open-mode": "",
+    "output": "",
+    "parsable": "",
+    "requeue": "requeue.enabled",
+    "signal": "requeue.signal",
+    "switches": "topology.switches",
+    "test-only": "",
+    "wait": "",
+    "wrap": "payload.command",
+}
+
+
+@contextlib.contextmanager
+def mounted_at(mount: str) -> Iterator[None]:
+    """Let every section that is made inside name its keys as they are where it is mounted.
+
+    Args:
+        mount: such as ``hydra.launcher.``; empty at the top.
+    """
+    token = _MOUNT.set(mount)
+    try:
+        yield
+    finally:
+        _MOUNT.reset(token)
+
+
+def _at(key: str) -> str:
+    """A key of our sections in full."""
+    return f"{_MOUNT.get()}{key}"
+
+
+def _text(key: str, value: Any, kinds: tuple[type, ...] = (str,)) -> None:
+    """Refuse a list or a mapping where one text is meant: ``- echo cuda: on`` is a mapping to YAML.
+
+    Args:
+        key: in full.
+        value: a leaf that OmegaConf does not check: an item of a list, or one of any type.
+        kinds: what is accepted.
+    """
+    if not isinstance(value, kinds):
+        what = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "no text"
+        raise ConfigError(
+            f"{key}: {value!r} is {what} to Hydra and YAML, accepted is one text", 'write it in quotes: "…"'
+        )
 
 
 def _printable(key: str, value: str) -> None:
@@ -72,20 +115,6 @@ def _at_least(key: str, value: int | None, least: int) -> None:
 def each_gpu(text: str) -> str:
     """``--gpus-per-node`` in the words of ``--gres``: ``a100:2,h100:1`` is ``gpu:a100:2,gpu:h100:1``."""
     return ",".join(f"gpu:{item}" for item in text.split(","))
-
-
-def mounted(text: str, mount: str) -> str:
-    """Keys and overrides of our sections as they are where the sections are mounted.
-
-    Args:
-        text: such as ``resources.nodes=4 or topology.switches=null``.
-        mount: such as ``hydra.launcher.``; empty at the top, where nothing changes.
-    """
-    if not mount:
-        return text
-    names = "|".join(SECTIONS)
-    text = re.sub(rf"(?<![\w./])(?=(?:{names})=)", mount.replace(".", "/"), text)  # a preset: requeue=never
-    return re.sub(rf"(?<![\w./])(?=(?:{names})[.:])", mount, text)
 
 
 @dataclass(frozen=True)
@@ -128,19 +157,20 @@ class Resources:
 
     def __post_init__(self) -> None:
         for key in ("nodes", "ntasks_per_node", "cpus_per_task", "cpus_per_gpu", "array_parallelism"):
-            _at_least(f"resources.{key}", getattr(self, key), 1)
+            _at_least(_at(f"resources.{key}"), getattr(self, key), 1)
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, str):
-                _printable(f"resources.{item.name}", value)
-        parse_duration(self.time, "resources.time")
+                _printable(_at(f"resources.{item.name}"), value)
+        for word in self.srun_args:
+            _text(_at("resources.srun_args"), word)
+        parse_duration(self.time, _at("resources.time"))
         for key in ("mem", "mem_per_cpu", "mem_per_gpu"):
             if getattr(self, key) is not None:
-                parse_memory(getattr(self, key), f"resources.{key}")
+                parse_memory(getattr(self, key), _at(f"resources.{key}"))
         for keys in (("mem", "mem_per_cpu", "mem_per_gpu"), ("cpus_per_gpu", "cpus_per_task")):
             self._only_one_of(keys)
-        if str(self.exclusive).lower() in {"true", "false"}:
-            object.__setattr__(self, "exclusive", str(self.exclusive).lower() == "true")
+        self._check_exclusive()
         self._check_gres()
         self._check_extra()
 
@@ -148,38 +178,52 @@ class Resources:
         asked = [key for key in keys if getattr(self, key) is not None]
         if len(asked) > 1:
             raise ConfigError(
-                f"resources: {' and '.join(asked)} exclude each other in Slurm",
-                f"set {asked[1]}: null in your config, or resources.{asked[1]}=null",
+                f"{_at('resources')}: {' and '.join(asked)} exclude each other in Slurm",
+                f"set {asked[1]}: null in your config, or {_at('resources')}.{asked[1]}=null",
+            )
+
+    def _check_exclusive(self) -> None:
+        if str(self.exclusive).lower() in {"true", "false"}:
+            object.__setattr__(self, "exclusive", str(self.exclusive).lower() == "true")
+        elif self.exclusive is not None and not re.fullmatch("[a-z]+", str(self.exclusive)):
+            raise ConfigError(
+                f"{_at('resources.exclusive')}: got {self.exclusive!r}, accepted are true, false, user, mcs and topo",
+                f"set {_at('resources.exclusive')}=true",
             )
 
     def _check_gres(self) -> None:
         if self.gres is not None:
-            parse_gres(self.gres, "resources.gres")
+            parse_gres(self.gres, _at("resources.gres"))
             # scontrol writes gres/gpu:4, which sbatch of 22.05 refuses: the same without the prefix.
             object.__setattr__(self, "gres", re.sub(r"(?:^|(?<=,))gres[/:]", "", self.gres))
         for key in ("gpus_per_node", "gpus_per_task"):
-            text = getattr(self, key)
+            text, name = getattr(self, key), _at(f"resources.{key}")
             if text is not None and read_gres(each_gpu(text))[1]:
                 raise ConfigError(
-                    f"resources.{key}: got {text!r}, accepted is a count, a type, or both as TYPE:COUNT",
-                    f"write it without gpu: resources.{key}=2 or resources.{key}=a100:2",
+                    f"{name}: got {text!r}, accepted is a count, a type, or both as TYPE:COUNT",
+                    f"write it without gpu: {name}=2 or {name}=a100:2",
                 )
 
     def _check_extra(self) -> None:
         for name, value in self.extra.items():
-            option = str(name).replace("_", "-")
+            option, key = str(name).replace("_", "-"), _at(f"resources.extra.{name}")
             if not _OPTION.fullmatch(option):
                 raise ConfigError(
-                    f"resources.extra: {name!r} is no long option of sbatch",
+                    f"{_at('resources.extra')}: {name!r} is no long option of sbatch",
                     "write the option's name without dashes, such as nice",
                 )
             own = option.replace("-", "_")
-            if option in _OWNED or own in {item.name for item in fields(self)}:
+            if own in {item.name for item in fields(self)}:
                 raise ConfigError(
-                    f"resources.extra.{name}: slurmkit writes --{option} itself",
-                    f"use resources.{own}" if hasattr(self, own) else f"remove resources.extra.{name}",
+                    f"{key}: slurmkit writes --{option} itself", f"use {_at(f'resources.{own}')}"
                 )
-            _printable(f"resources.extra.{name}", str(value))
+            if option in _OWNED:
+                use = _OWNED[option]
+                hint = f"use {_at(use)}" if use else f"remove {key}"
+                raise ConfigError(f"{key}: slurmkit writes --{option} itself", hint)
+            if value is not None:
+                _text(key, value, (str, int, float))
+            _printable(key, str(value))
 
 
 @dataclass(frozen=True)
@@ -192,8 +236,8 @@ class Topology:
     """How long to wait for that many before taking any (``--switches=COUNT@WAIT``)."""
 
     def __post_init__(self) -> None:
-        _at_least("topology.switches", self.switches, 1)
-        parse_duration(self.wait, "topology.wait")
+        _at_least(_at("topology.switches"), self.switches, 1)
+        parse_duration(self.wait, _at("topology.wait"))
 
 
 @dataclass(frozen=True)
@@ -201,21 +245,23 @@ class Requeue:
     """What happens when Slurm takes the nodes away."""
 
     enabled: bool = True
-    signal: str | None = "USR1"
-    """Sent to every rank ahead of the time limit; ``null`` sends none (SIGTERM still comes)."""
+    signal: str | None = "auto"
+    """Sent to every rank ahead of the time limit: a name such as ``USR1``, or ``null`` for none (SIGTERM still
+    comes). ``auto``: USR1 to a trainer, and nothing to a program that may not know it, which it would end."""
     signal_lead: int = 120
     """Seconds ahead of the time limit. Slurm looks every 30 s, so it comes up to 60 s early."""
 
     def __post_init__(self) -> None:
-        if self.signal is not None and not _SIGNAL.fullmatch(self.signal):
+        if self.signal not in {None, "auto", *_SIGNALS}:
+            name = str(self.signal).upper().removeprefix("SIG")
             raise ConfigError(
-                f"requeue.signal: got {self.signal!r}, accepted is a signal's name without SIG",
-                "set requeue.signal=USR1",
+                f"{_at('requeue.signal')}: got {self.signal!r}, accepted are auto, null, {', '.join(_SIGNALS)}",
+                f"set {_at('requeue.signal')}={name if name in _SIGNALS else 'USR1'}",
             )
         if not 0 <= self.signal_lead <= 65535:  # noqa: PLR2004 - sbatch's own bound
             raise ConfigError(
-                f"requeue.signal_lead: got {self.signal_lead}, accepted are 0 to 65535 seconds",
-                "set requeue.signal_lead=120",
+                f"{_at('requeue.signal_lead')}: got {self.signal_lead}, accepted are 0 to 65535 seconds",
+                f"set {_at('requeue.signal_lead')}=120",
             )
 
 
@@ -233,10 +279,13 @@ class Env:
     """Variables exported inside the script, quoted, so that commas and quotes arrive as written."""
 
     def __post_init__(self) -> None:
+        for key in ("setup", "teardown"):
+            for line in getattr(self, key):
+                _text(_at(f"env.{key}"), line)
         for name in self.vars:
             if not _VARIABLE.fullmatch(str(name)):
                 raise ConfigError(
-                    f"env.vars: {name!r} is no name of an environment variable",
+                    f"{_at('env.vars')}: {name!r} is no name of an environment variable",
                     "use letters, digits and _, such as OMP_NUM_THREADS",
                 )
 
@@ -258,6 +307,8 @@ class Payload:
                 f"payload.kind: got {self.kind!r}, accepted are {', '.join(kinds)}",
                 "set payload=trainer or payload=command",
             )
+        for word in self.command:
+            _text("payload.command", word)
         if self.kind != "trainer" and not self.command:
             raise ConfigError(
                 f"payload.command: a payload of kind {self.kind!r} needs one",
@@ -274,27 +325,40 @@ class Snapshot:
     """Refuse to copy more than this; a project of code is small, a folder of data is not."""
 
     def __post_init__(self) -> None:
-        _at_least("snapshot.max_mb", self.max_mb, 1)
+        _at_least(_at("snapshot.max_mb"), self.max_mb, 1)
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Sections:
+    """What both mounts share."""
+
+    resources: Resources = field(default_factory=Resources)
+    topology: Topology = field(default_factory=Topology)
+    requeue: Requeue = field(default_factory=Requeue)
+    env: Env = field(default_factory=Env)
+    snapshot: Snapshot = field(default_factory=Snapshot)
+
+
+#: The same by name.
+SECTIONS: dict[str, type] = get_type_hints(Sections)
+
+#: Marks a field that nobody asks for: what is known of how the rest was composed.
+_KNOWN = {"asked": False}
+
+
+@dataclass(frozen=True)
+class Experiment(Sections):
     """Everything that the compiler needs to know."""
 
     name: str = "experiment"
     runs_dir: str = "runs"
     """The folder that holds the run folders, on a file system that every node sees."""
-    resources: Resources = field(default_factory=Resources)
-    topology: Topology = field(default_factory=Topology)
-    requeue: Requeue = field(default_factory=Requeue)
-    env: Env = field(default_factory=Env)
     payload: Payload = field(default_factory=Payload)
-    snapshot: Snapshot = field(default_factory=Snapshot)
-    config: dict[str, Any] = field(default_factory=dict, compare=False)
+    config: dict[str, Any] = field(default_factory=dict, metadata=_KNOWN)
     """The whole composed config, resolved, as the run's manifest keeps it."""
-    unseen: str = field(default="", compare=False)
+    unseen: str = field(default="", metadata=_KNOWN)
     """The data file of a trainer that cannot be seen from where it was composed; empty where it can."""
-    mount: str = field(default="", compare=False)
+    mount: str = field(default="", metadata=_KNOWN)
     """Where the sections are mounted, for what a person is told to type: ``hydra.launcher.`` in another Hydra app."""
 
     def __post_init__(self) -> None:
@@ -302,12 +366,14 @@ class Experiment:
         if not self.name.strip():
             raise ConfigError("name: an empty name", "set name=my_experiment")
 
+    @property
+    def signal(self) -> str | None:
+        """What every rank gets ahead of the time limit, without SIG; ``None`` for nothing."""
+        asked = self.requeue.signal if self.requeue.signal_lead else None
+        if asked == "auto":
+            return "USR1" if self.payload.kind == "trainer" else None
+        return asked
 
-#: The sections that both mounts share.
-SECTIONS: dict[str, type] = {
-    "resources": Resources,
-    "topology": Topology,
-    "requeue": Requeue,
-    "env": Env,
-    "snapshot": Snapshot,
-}
+
+#: The keys at the top that a person asks for; all points of a sweep share them, since they are one job array.
+ASKED = frozenset(item.name for item in fields(Experiment) if item.metadata.get("asked", True))

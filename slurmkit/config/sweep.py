@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.config.schema import Experiment
+from slurmkit.config.schema import ASKED
 from slurmkit.config.written import key_of
 from slurmkit.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-__all__ = ["check_sweep"]
+    from slurmkit.config.schema import Experiment
 
-#: What the whole job array has in common: nothing in here can differ from point to point.
-_SHARED = frozenset(item.name for item in fields(Experiment) if item.compare)
+__all__ = ["check_sweep"]
 
 
 def check_sweep(
@@ -43,19 +42,29 @@ def check_sweep(
     experiment, groups = compose_one(points[0])
     _refuse_other_job(points[0], experiment, base)
     good = set(points[0])
-    for point in _telling(points, {key_of(group) for group in groups} | _SHARED):
+    names = {key_of(group) for group in groups}
+
+    def tells(key: str) -> bool:
+        """Whether a key chooses configs, or is one of those (``resources.nodes``) that all points share."""
+        return key in names or (key.startswith(base.mount) and _top(key.removeprefix(base.mount)) in ASKED)
+
+    for point in _telling(points, tells):
         new = [word for word in point if word not in good] or point
         _refuse_other_job(new, compose_one(point)[0], base)
         good.update(point)
 
 
-def _telling(points: Sequence[Sequence[str]], names: Collection[str]) -> list[Sequence[str]]:
+def _top(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _telling(points: Sequence[Sequence[str]], tells: Callable[[str], bool]) -> list[Sequence[str]]:
     """One point a choice that is not in the first point: of every group the first, then the second ...; and the last."""
     seen = set(points[0])
     found: dict[str, list[Sequence[str]]] = {}
     for point in points[1:]:
         for item in point:
-            if item not in seen and (key_of(item) in names or key_of(item).partition(".")[0] in names):
+            if item not in seen and tells(key_of(item)):
                 found.setdefault(key_of(item), []).append(point)
         seen.update(point)
     turns = itertools.zip_longest(*found.values())
@@ -92,7 +101,7 @@ def _said(value: Any) -> str:
 
 def _shared(experiment: Experiment) -> dict[str, Any]:
     """The dotted keys of what an array has in common; the command only where it is not made of the overrides."""
-    tree = {name: value for name, value in asdict(experiment).items() if name in _SHARED}
+    tree = {name: value for name, value in asdict(experiment).items() if name in ASKED}
     if experiment.payload.kind != "command":
         del tree["payload"]["command"]
     return dict(_leaves(tree, ""))

@@ -151,7 +151,7 @@ class OptimConfig:
     beta1: float = 0.9
     """Also the momentum of ``sgd``."""
     beta2: float = 0.95
-    warmup: int = 0
+    warmup: int = 20
     """Steps of linear warm-up."""
     decay: bool = True
     """Whether to follow the cosine after the warm-up, or to stay at ``lr``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -26,7 +26,7 @@ from hydra.grammar.gen.OverrideParser import OverrideParser
 from hydra.types import RunMode
 from omegaconf._utils import get_yaml_loader
 
-from slurmkit.config.schema import Experiment
+from slurmkit.config.schema import ASKED, Experiment
 from slurmkit.config.training import DataConfig, TrainerConfig
 from slurmkit.errors import ConfigError
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
     from omegaconf import DictConfig
 
-__all__ = ["as_written", "choices_as_written", "key_of", "misread", "refuse_misread"]
+__all__ = ["as_written", "choices_as_written", "hint_of", "key_of", "misread", "refuse_misread"]
 
 
 def as_written(overrides: Sequence[str], under: str = "") -> list[str]:
@@ -68,7 +68,7 @@ def key_of(override: str) -> str:
 
 def _quoted(word: str, under: str) -> str:
     key = word.partition("=")[0].lstrip("+")
-    hint = _hint_of(key) if key.startswith(under) else None
+    hint = hint_of(key) if key.startswith(under) else None
     if hint is None:
         return word
     try:
@@ -129,11 +129,10 @@ def _read(override: str) -> Override:
 @functools.cache
 def _tops() -> dict[str, Any]:
     hints = get_type_hints(Experiment)
-    ours = {item.name: hints[item.name] for item in fields(Experiment) if item.compare}
-    return {**ours, "trainer": TrainerConfig, "data": DataConfig}
+    return {**{name: hints[name] for name in ASKED}, "trainer": TrainerConfig, "data": DataConfig}
 
 
-def _hint_of(key: str) -> Any:
+def hint_of(key: str) -> Any:
     """The type that our schema has for a dotted key; ``None`` where it has none."""
     first, *rest = key.removeprefix("hydra.launcher.").split(".")
     hint = _tops().get(first)
@@ -164,7 +163,7 @@ def _texts(hint: Any, value: Any, *, listed: bool = False) -> Iterator[_Literal]
 def _is_lost(hint: Any, value: Any, text: str, *, listed: bool) -> bool:
     """Whether a value was meant as text, and cannot be written back as it was: 8 can, 1e-3 cannot.
 
-    ``null`` means "not set" everywhere but in a list.
+    ``null`` is no text where a key may be unset; in a list it is a word.
     """
     if value is None:
         return listed and hint is str
@@ -230,7 +229,7 @@ def misread(text: str, package: str = "") -> Iterator[tuple[str, str, int, str]]
         if scalar.style is not None or scalar.tag == "tag:yaml.org,2002:str":
             continue
         value = yaml.load(scalar.value, Loader=loader)  # noqa: S506 - a SafeLoader of OmegaConf's
-        hint = _child(_hint_of(key), "") if listed else _hint_of(key)
+        hint = _child(hint_of(key), "") if listed else hint_of(key)
         if isinstance(value, (int, float)) and ":" in scalar.value:
             yield key, scalar.value, scalar.start_mark.line + 1, "a number in base 60, not a time,"
         elif _is_lost(hint, value, scalar.value, listed=listed):

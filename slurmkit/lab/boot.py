@@ -7,13 +7,13 @@ import shutil
 import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from slurmkit.errors import LabError
 from slurmkit.lab.config import lab_files
 from slurmkit.lab.processes import MARK, spawn, started, tail
 from slurmkit.lab.record import Daemon
-from slurmkit.lab.report import node_states
+from slurmkit.lab.report import answer, node_states
 from slurmkit.paths import data_dir
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["boot", "write_files"]
 
+T = TypeVar("T")
+
 _TIMEOUT = 60.0
-_PATIENCE = 15.0  # seconds for one question; a daemon that hangs must not hide that another is dead
 _POLL = 0.05
 _ONE_SLURMD = (
     "this Slurm cannot run several slurmd on one host: that was not compiled in",
@@ -81,9 +82,10 @@ def boot(lab: Record, programs: Mapping[str, str], note: Callable[[str], None]) 
     start.slurm(programs)
     if lab.spec.shape.accounting:
         start.wait_for(
-            lambda: lab.name in start.ask("sacctmgr", "-n", "show", "cluster"), "slurmdbd to know it"
+            lambda: lab.name in (answer(lab, "sacctmgr", "-n", "show", "cluster") or ""),
+            "slurmdbd to know it",
         )
-        start.wait_for(lambda: start.answers("sacct", "-n"), "sacct to answer")
+        start.wait_for(lambda: answer(lab, "sacct", "-n") is not None, "sacct to answer")
 
 
 class _Boot:
@@ -138,7 +140,9 @@ class _Boot:
         )
         self.wait_for(lambda: _connects(listening), "MariaDB to listen")
         self.launch("slurmdbd", programs["slurmdbd"], "-D", MYSQL_UNIX_PORT=str(listening))
-        self.wait_for(lambda: self.answers("sacctmgr", "-n", "show", "cluster"), "slurmdbd to answer")
+        self.wait_for(
+            lambda: answer(self.lab, "sacctmgr", "-n", "show", "cluster") is not None, "slurmdbd to answer"
+        )
 
     def make_tables(self, argv: Sequence[str]) -> None:
         try:
@@ -160,14 +164,19 @@ class _Boot:
     def slurm(self, programs: Mapping[str, str]) -> None:
         conf = str(self.lab.conf)
         self.launch("slurmctld", programs["slurmctld"], "-D", "-i", "-f", conf)
-        self.wait_for(lambda: "UP" in self.ask("scontrol", "ping"), "slurmctld to answer")
-        if "MULTIPLE_SLURMD" not in self.ask("scontrol", "show", "config"):
+        self.wait_for(lambda: "UP" in (answer(self.lab, "scontrol", "ping") or ""), "slurmctld to answer")
+        settings = self.wait_for(
+            lambda: answer(self.lab, "scontrol", "show", "config"), "slurmctld to tell its settings"
+        )
+        if "MULTIPLE_SLURMD" not in settings:
             raise LabError(*_ONE_SLURMD)
         for name in self.lab.spec.shape.node_names:
             self.launch(f"slurmd {name}", programs["slurmd"], "-D", "-N", name, "-f", conf)
         idle = ["idle"] * self.lab.spec.shape.nodes
         states = node_states(self.lab.spec.shape)
-        self.wait_for(lambda: self.ask(*states).split() == idle, f"all {len(idle)} nodes to be idle")
+        self.wait_for(
+            lambda: (answer(self.lab, *states) or "").split() == idle, f"all {len(idle)} nodes to be idle"
+        )
 
     def launch(self, name: str, *argv: str, **variables: str) -> None:
         log = self.lab.root / "log" / f"{name.rpartition(' ')[2]}.out"
@@ -175,37 +184,16 @@ class _Boot:
         self.lab.daemons.append(Daemon(name, pid, started(pid) or 0, str(log)))
         self.lab.save()
 
-    def ask(self, *argv: str) -> str:
-        """What a command prints, or nothing if it fails or hangs."""
-        try:
-            done = subprocess.run(
-                argv, capture_output=True, text=True, check=False, env=self.env, timeout=_PATIENCE
-            )
-        except subprocess.TimeoutExpired:
-            return ""
-        return "" if done.returncode else done.stdout
-
-    def answers(self, *argv: str) -> bool:
-        """Whether a command succeeds in time."""
-        try:
-            done = subprocess.run(argv, capture_output=True, check=False, env=self.env, timeout=_PATIENCE)
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0
-
-    def wait_for(self, ready: Callable[[], bool], what: str) -> None:
-        """Poll until something is so, watching the daemons meanwhile."""
+    def wait_for(self, ready: Callable[[], T | None], what: str) -> T:
+        """Poll until something true comes, watching the daemons meanwhile."""
         deadline = time.monotonic() + _TIMEOUT
-        while not ready():
+        while not (value := ready()):
             for daemon in self.lab.daemons:
                 if not daemon.alive:
-                    words = tail(daemon.log)
-                    if "Duplicated NodeHostName" in words:
-                        raise LabError(*_ONE_SLURMD, words)
                     raise LabError(
                         f"{daemon.name} of lab {self.lab.name} died while we waited for {what}",
                         "its last words are below",
-                        words,
+                        tail(daemon.log),
                     )
             if time.monotonic() > deadline:
                 newest = self.lab.daemons[-1]
@@ -215,6 +203,7 @@ class _Boot:
                     tail(newest.log),
                 )
             time.sleep(_POLL)
+        return value
 
 
 def _connects(path: Path) -> bool:

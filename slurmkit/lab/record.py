@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 import shutil
 import socket
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
-from slurmkit.errors import LabError
-from slurmkit.lab.config import LabShape, LabSpec
+from slurmkit.errors import ConfigError, LabError
+from slurmkit.lab.config import LabSpec  # noqa: TC001 - lab.json is read by these types
 from slurmkit.lab.machine import lab_environment, user_name
 from slurmkit.lab.processes import end_all, started
 
@@ -102,28 +104,22 @@ class Record:
             None if it was never begun: its folder is there, and no ``lab.json``.
 
         Raises:
-            LabError: if it belongs to another machine, which shares this folder with us.
+            LabError: if it belongs to another machine, which shares this folder with us, if its file is
+                damaged or of another slurmkit, or if it is a copy, whose daemons are those of the original.
         """
         try:
-            text = (root / _FILE).read_text()
+            text = (root / _FILE).read_bytes()
         except FileNotFoundError:
             return None
         try:
             found = json.loads(text)
-            spec = found["spec"]
-            record = cls(
-                LabSpec(
-                    **{
-                        **spec,
-                        "shape": LabShape(**spec["shape"]),
-                        "release": tuple(spec["release"]),
-                        "devices": tuple(spec["devices"]),
-                    }
-                ),
-                [Daemon(**daemon) for daemon in found["daemons"]],
-                found["host"],
-            )
-        except (ValueError, TypeError, KeyError) as error:
+            if (version := found.pop("version")) != _VERSION:
+                raise LabError(
+                    f"{root / _FILE} has version {version!r}, and this slurmkit reads {_VERSION}",
+                    f"have the lab ended by the slurmkit that started it, or end its processes by hand and remove {root}",
+                )
+            record: Record = _typed(cls, found)
+        except (AttributeError, ConfigError, KeyError, TypeError, ValueError) as error:
             raise LabError(
                 f"{root / _FILE} is not what this slurmkit writes: {error!r}",
                 f"end its processes by hand and remove {root}",
@@ -133,7 +129,30 @@ class Record:
                 f"lab {record.name} runs on host {record.host}, and this is {socket.gethostname()}",
                 f"go there, use another --name, or remove {root} if that host is gone",
             )
+        if not (record.root.exists() and record.root.samefile(root)):
+            raise LabError(f"{root} is a copy of the lab in {record.root}", f"remove it: rm -r {root}")
         return record
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    """Make a value of a type, such as ``list[Daemon]``, of what JSON made of it.
+
+    Raises:
+        TypeError: if it is something else.
+        ConfigError: if it is of the type, and no lab has it.
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
+        hints = get_type_hints(kind)
+        if hints.keys() == value.keys():
+            return kind(**{name: _typed(hints[name], item) for name, item in value.items()})
+    elif origin in {list, tuple} and isinstance(value, list):
+        kinds = arguments if origin is tuple and arguments[-1] is not ... else arguments[:1] * len(value)
+        if len(kinds) == len(value):
+            return origin(map(_typed, kinds, value))
+    elif type(value) is kind:
+        return value
+    raise TypeError(f"{reprlib.repr(value)} is no {getattr(kind, '__name__', kind)}")
 
 
 def conf_of(root: Path) -> Path:

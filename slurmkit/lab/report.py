@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from slurmkit.lab.record import Record
 
-__all__ = ["LabStatus", "diagnose", "node_states", "read_status"]
+__all__ = ["LabStatus", "answer", "diagnose", "node_states", "read_status"]
 
 _ANSWER_TIMEOUT = 10
 _FEW_LINES, _MANY_LINES = 5, 30
@@ -107,7 +107,7 @@ def read_status(lab: Record) -> LabStatus:
 
 
 def _states(lab: Record, *argv: str) -> Mapping[str, int] | None:
-    said = _answer(lab, *argv)
+    said = answer(lab, *argv)
     return None if said is None else Counter(said.lower().split())
 
 
@@ -135,15 +135,15 @@ def diagnose(lab: Record) -> str:
     """All that explains a failure: daemons, nodes, jobs, and the tail of each log."""
     commands = (["sinfo", "--Node", "--long"], ["squeue", "--long"], ["scontrol", "show", "job"])
     parts = [str(read_status(lab))]
-    parts += [f"$ {' '.join(argv)}\n{_answer(lab, *argv) or ''}" for argv in commands]
+    parts += [f"$ {' '.join(argv)}\n{answer(lab, *argv) or ''}" for argv in commands]
     for daemon in lab.daemons:
         lines = _FEW_LINES if daemon.alive and daemon.name.startswith("slurmd ") else _MANY_LINES
         parts.append(f"== {daemon.name}: {daemon.log}\n{tail(daemon.log, lines)}")
     return "\n\n".join(parts)
 
 
-def _answer(lab: Record, *argv: str) -> str | None:
-    """What a command prints; None if it fails, or if slurmctld lets it wait."""
+def answer(lab: Record, *argv: str) -> str | None:
+    """What a command prints in a lab; None if it fails, or if it gets no answer within 10 s."""
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, check=False, env=lab.env, timeout=_ANSWER_TIMEOUT

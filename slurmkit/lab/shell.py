@@ -27,7 +27,7 @@ def enter(lab: Lab, command: Sequence[str] = ()) -> NoReturn:
         command: its words; none means ``$SHELL``, with the lab's name in the prompt.
 
     Raises:
-        UsageError: if there is no such command.
+        UsageError: if there is no such command, or no such shell.
     """
     env = {**lab.env, NAME_VARIABLE: lab.name}
     argv = list(command)
@@ -41,5 +41,9 @@ def enter(lab: Lab, command: Sequence[str] = ()) -> NoReturn:
             env["PS1"] = f"{mark}$ "
     program = shutil.which(argv[0], path=env["PATH"])
     if program is None:
-        raise UsageError(f"there is no command {argv[0]!r}", "slurmkit lab shell -- COMMAND [ARGUMENT]...")
+        where = "" if command else ", which SHELL names"
+        hint = (
+            "slurmkit lab shell -- COMMAND [ARGUMENT]..." if command else "SHELL=/bin/bash slurmkit lab shell"
+        )
+        raise UsageError(f"there is no command {argv[0]!r}{where}", hint)
     os.execve(program, argv, env)  # noqa: S606 - to become the command is the point

@@ -10,10 +10,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
+from slurmkit.errors import NoCommandError, SlurmRefusedError, SlurmUnavailableError
 from slurmkit.runtime.requeue import (
     Cause,
-    NoCommandError,
     cause_of_stop,
     judge,
     requeue,

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import ConfigError
-from slurmkit.runtime.ending import end_life
+from slurmkit.runtime.ending import Patience, end_life
 from slurmkit.runtime.jobenv import JobEnv
 from slurmkit.runtime.requeue import Cause, run_command
 from slurmkit.runtime.signals import Stop
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from slurmkit.runtime.requeue import Runner
 
 __all__ = ["bring_back"]
+
+#: Most payloads that fail were not preempted: where a node never reaches slurmctld, each of them waits so
+#: long for nothing. A slurmctld that restarts is back by then.
+_PATIENCE_SECONDS = 120.0
 
 
 def bring_back(env: Mapping[str, str], run: Runner = run_command) -> str:
@@ -39,7 +43,7 @@ def bring_back(env: Mapping[str, str], run: Runner = run_command) -> str:
         here = JobEnv.from_environ(env)
     except ConfigError as error:
         return f"{error}"
-    ending = end_life(here.own_id, Stop.NONE, here.restart, run)
+    ending = end_life(here.own_id, Stop.NONE, here.restart, run, patience=Patience(_PATIENCE_SECONDS))
     return ending.words if ending.cause in {Cause.PREEMPTED, None} else ""
 
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from slurmkit.errors import RendezvousError
+from slurmkit.errors import RendezvousError, StoppedError
 from slurmkit.runtime.records import read_json, write_atomic
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Meeting",
-    "StoppedError",
     "addresses",
     "meeting_file",
     "new_meeting",
@@ -43,10 +42,6 @@ T = TypeVar("T")
 _PROBE_SECONDS = 3.0
 _POLL_SECONDS = (0.02, 0.5)
 _IDENTITY = ("cluster", "job", "step", "restart", "world_size")
-
-
-class StoppedError(RendezvousError):
-    """A signal came before all ranks were there: there is nothing to save."""
 
 
 @dataclass(frozen=True)

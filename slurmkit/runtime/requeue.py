@@ -1,15 +1,15 @@
-"""Why did the signal come, and is it right to requeue the job? The job's own state tells.
+"""Why did the signal come, and is it right to requeue the job? The job's own state tells; the first row that fits.
 
 ================================  ================  ====================
 the job at that moment            cause             requeue it ourselves
 ================================  ================  ====================
+any, SIGINT                       a person          no
 RUNNING, PreemptTime set          preemption        yes
 COMPLETING, Reason=TimeLimit      time limit        yes
 COMPLETING, EndTime=Unknown       requeued already  no
 COMPLETING, EndTime set           scancel           never
 RUNNING, SIGUSR1                  asked to          yes
 RUNNING, SIGTERM alone            unexplained       no
-any, SIGINT                       a person          no
 any but preempted, no signal      it failed         no
 ================================  ================  ====================
 
@@ -27,8 +27,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
+from slurmkit.errors import NoCommandError, SlurmRefusedError, SlurmUnavailableError
 from slurmkit.runtime.signals import Stop
+from slurmkit.runtime.silence import is_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Cause",
-    "NoCommandError",
     "Verdict",
     "cause_of_stop",
     "judge",
@@ -53,19 +53,6 @@ _NEVER = {"", "None", "Unknown", "N/A"}
 _ALIVE = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"}
 _WAITING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 _DONE_ALREADY = ("Job is pending execution", "Requested operation not supported on pending")
-_UNREACHABLE = (
-    "Unable to contact slurm controller",
-    "Zero Bytes were transmitted",
-    "Connection refused",
-    "Socket timed out",
-    "Connection timed out",
-    "Could not establish a configuration source",
-    "Protocol authentication error",
-)
-
-
-class NoCommandError(SlurmUnavailableError):
-    """There is no such command on this node: asking again is of no use."""
 
 
 class Cause(enum.Enum):
@@ -161,6 +148,8 @@ def cause_of_stop(job: Mapping[str, str], stop: Stop, restart: int = 0) -> Cause
         stop: the signals that came.
         restart: the life that asks (``SLURM_RESTART_COUNT``); a job in a later one has superseded it.
     """
+    if Stop.INT in stop:  # Slurm itself never sends it
+        return Cause.INTERRUPTED
     states = set(re.split(r"[,+ ]", job.get("JobState", "")))
     restarts = job.get("Restarts", "0")
     if (restarts.isdigit() and int(restarts) > restart) or states & _WAITING:
@@ -176,8 +165,6 @@ def cause_of_stop(job: Mapping[str, str], stop: Stop, restart: int = 0) -> Cause
 
 
 def _cause_while_alive(job: Mapping[str, str], stop: Stop) -> Cause:
-    if Stop.INT in stop:
-        return Cause.INTERRUPTED
     preempted, started = job.get("PreemptTime", ""), job.get("StartTime", "")
     # A requeued job can show the PreemptTime of its last life; ISO times compare as text.
     if preempted not in _NEVER and (started in _NEVER or preempted >= started):
@@ -249,5 +236,5 @@ def requeue(own_id: str, run: Runner = run_command) -> None:
 
 def _failure(argv: Sequence[str], answer: Answer) -> SlurmUnavailableError | SlurmRefusedError:
     words = " ".join((answer.stderr + answer.stdout).split()) or f"exit code {answer.code}"
-    kind = SlurmUnavailableError if any(known in words for known in _UNREACHABLE) else SlurmRefusedError
+    kind = SlurmUnavailableError if is_unreachable(words) else SlurmRefusedError
     return kind(f"{' '.join(argv)}: {words}")

@@ -54,8 +54,6 @@ class SignalFlags:
 
     def __init__(self) -> None:
         self.arrivals: dict[Stop, Arrival] = {}
-        self.last = False
-        """Whether the process exits right after the block of :func:`catch_signals`; may be changed in it."""
 
     @property
     def stop(self) -> Stop:
@@ -88,28 +86,20 @@ class SignalFlags:
 
 
 @contextlib.contextmanager
-def catch_signals(*, last: bool = False) -> Iterator[SignalFlags]:
+def catch_signals() -> Iterator[SignalFlags]:
     """Note SIGUSR1, SIGTERM and SIGINT instead of dying of them, until the block ends.
 
-    Enter it before anything slow (such as ``import torch``): before that, SIGUSR1 kills.
+    Enter it before anything slow (such as ``import torch``): before that, SIGUSR1 kills. A process that ends
+    after its work had better end in it: a warning that comes then would turn a finished run into a failed one.
     Only the main thread can do this.
-
-    Args:
-        last: the process exits right after the block: from its end on the signals are ignored. An
-            interpreter with torch takes up to seconds to shut down, and a warning of Slurm that comes
-            then would turn a finished run into a failed one. Otherwise, and where the block raises, the
-            handlers from before come back.
     """
     flags = SignalFlags()
-    flags.last = last
     before = {number: signal.signal(number, flags.note) for number in _SIGNALS}
-    ignore = False
     try:
         yield flags
-        ignore = flags.last
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if ignore else handler)
+            signal.signal(number, handler)
 
 
 def shield_worker(_worker: int = 0) -> None:

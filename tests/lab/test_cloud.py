@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from command import slurmkit, status, submit
+from command import ONE, command, slurmkit, status, submit
 from polling import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from slurmkit.lab.daemons import Lab
@@ -33,21 +33,22 @@ TOPOLOGY = """SwitchName=leaf1 Nodes=n[1-2]
 SwitchName=leaf2 Nodes=c[1-4]
 SwitchName=spine Switches=leaf[1-2]
 """
-ONE = ("payload=command", "payload.command=[hostname]", "resources.mem=100M")
+JOB = (*ONE, command("hostname"))
 
 
-@pytest.fixture(scope="module")
-def cloud(start_lab: Callable[..., Lab]) -> Lab:
-    """Nodes n[1-2] are up, and c[1-4] are powered down: hidden, as by default."""
+@pytest.fixture
+def cloud(start_lab: Callable[..., Lab]) -> Iterator[Lab]:
+    """Nodes n[1-2] are up, and c[1-4] are powered down: hidden, as by default. Each test has its own cloud."""
     lab = start_lab(nodes=2, extra=CONF)
     (lab.conf.parent / "topology.conf").write_text(TOPOLOGY)
     lab.run(["scontrol", "reconfigure"])
-    return lab
+    yield lab
+    lab.down()
 
 
 def said(cloud: Lab, folder: Path, partition: str, nodes: int, code: int = 0) -> str:
     """What preflight finds of a job of so many nodes."""
-    words = [*ONE, f"resources.partition={partition}", f"resources.nodes={nodes}"]
+    words = [*JOB, f"resources.partition={partition}", f"resources.nodes={nodes}"]
     return slurmkit(cloud, folder, "compile", *words, code=code).stderr
 
 
@@ -64,7 +65,7 @@ def test_hidden_nodes_are_nodes(cloud: Lab, tmp_path: Path) -> None:
 
 def test_nodes_that_are_being_powered_up_are_usable(cloud: Lab, tmp_path: Path) -> None:
     """A job waits for its nodes in CONFIGURING, and the next one is not told that they are down."""
-    run = submit(cloud, tmp_path, *ONE, "resources.partition=cloud", "resources.nodes=3")
+    run = submit(cloud, tmp_path, *JOB, "resources.partition=cloud", "resources.nodes=3")
     wait_until(lambda: "POWERING_UP" in cloud.run(["scontrol", "show", "node"]).stdout, 30, "the power-up")
     assert "NOT_RESPONDING" in cloud.run(["scontrol", "show", "node", "c1"]).stdout
     assert status(cloud, tmp_path, run)[0]["state"] == "CONFIGURING"

@@ -121,12 +121,20 @@ def held(lab: Lab, folder: Path) -> Multirun:
     return found
 
 
+#: A comment with all that sbatch reads in a ``#SBATCH`` line, and how Hydra takes it.
+COMMENT = """it's #1, "a" \\b $(id) `id`"""
+COMMENT_WORD = 'hydra.launcher.resources.comment="' + COMMENT.replace('"', '\\"') + '"'
 HOSTILE = ("resources=big", "+tag=1e-3", "x=1,2", "s='a,b `id` $(id) \"q\"'")
 #: How many ranks a node each sweeper's points have.
 RANKS = {"basic": 2, "slurmkit": 1}
 #: Bad sweeps of our own apps: the words, what is said, and what to type instead.
 BAD = {
     "key": (["optim.lrr=1,2"], "optim.lrr", "optim.lr"),
+    "fixed": (
+        ["optim.lrr=1", "model=gpt,mlp"],
+        "there is no config key 'optim.lrr'",
+        "did you mean optim.lr",
+    ),
     "added": (["+resources.nods=2", "optim.lr=1,2"], "'resources.nods'", "did you mean resources.nodes?"),
     "choice": (["model=gpt,gtp"], "model: got 'gtp'; accepted are gpt, mlp", "did you mean model=gpt?"),
     "shared": (["resources.nodes=1,2"], "resources.nodes=2: resources.nodes would be 2", "one value"),
@@ -143,6 +151,7 @@ MULTIRUNS: dict[str, Callable[[Lab, Path], Multirun]] = {
                 "hydra/launcher/resources=two_nodes",
                 f"hydra.launcher.resources.ntasks_per_node={ranks}",
                 "hydra.launcher.resources.gres=gpu:1",
+                COMMENT_WORD,
                 *HOSTILE,
             ),
         )
@@ -191,7 +200,10 @@ def test_a_users_app_under_either_sweeper(lab: Lab, multiruns: dict[str, Multiru
     ranks = 2 * RANKS[sweeper]
     assert log == f'value 2 a,b `id` $(id) "q" big {ranks}\n' * ranks, "two nodes"
     assert [point["overrides"] for point in run.points()] == [["x=1"], ["x=2"]]
-    assert len(run.attempts()) == 1, "one job array"
+    (attempt,) = run.attempts()
+    listed = lab.run(["squeue", "--noheader", "--states=all", f"--jobs={attempt.job_id}", "--format=%k"])
+    assert set(listed.stdout.strip().splitlines()) == {COMMENT}, "as sbatch read it from its line"
+    assert attempt.differences == ()
     assert json.loads((run.point_dir(1) / "result.json").read_text())["value"] == {"double": 4}
 
 

@@ -101,11 +101,28 @@ def test_a_file_system_that_cannot_hold_a_lab_is_told(
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 def test_roots_umask_hides_no_lab_from_others(lab_folder: Path) -> None:
     """Under umask 077, which many a root has, other users reach the lab all the same."""
+    said: list[str] = []
     mask = os.umask(0o077)
     try:
-        lab = Lab.up("masked", nodes=1, folder=lab_folder)
+        lab = Lab.up("masked", nodes=1, folder=lab_folder, note=said.append)
         assert os.umask(0o077) == 0o077
     finally:
         os.umask(mask)
     assert lab.run([*AS_SOMEBODY, "srun", "true"], cwd=Path("/")).returncode == 0
     lab.down()
+    assert not any("only root" in line for line in said)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="who is not root has a lab for nobody else")
+def test_a_lab_that_others_cannot_reach_is_told(lab_folder: Path) -> None:
+    """Where a folder above it is closed, root hears that nobody else can submit to it, and what to set."""
+    closed = lab_folder / "closed"
+    closed.mkdir(mode=0o700)
+    said: list[str] = []
+    lab = Lab.up("hidden", nodes=1, folder=closed, note=said.append)
+    refused = lab.run([*AS_SOMEBODY, "cat", str(lab.conf)], cwd=Path("/"), check=False).returncode
+    lab.down()
+    closed.rmdir()
+    assert refused
+    told = "lab hidden: only root can reach it there; set SLURMKIT_LAB_DIR for other users"
+    assert told in said

@@ -13,22 +13,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from command import fake
 from labs import CLI, call, need_programs, start, state, submit, traces
 from polling import wait_until
 
 from slurmkit.errors import LabError
-from slurmkit.lab import report
+from slurmkit.lab import daemons, report
 from slurmkit.lab.daemons import Lab
+from slurmkit.lab.processes import MARK, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from slurmkit.lab.record import Record
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
 def up(lab_folder: Path) -> Iterator[Callable[[str], Lab]]:
-    """Three labs that ``slurmkit lab up`` starts at one moment; each is waited for by the test that wants it."""
+    """Three labs that ``slurmkit lab up`` starts at one moment; each is waited for by the test that wants it.
+
+    A test may end ``right`` and ``books``: nobody else wants them.
+    """
     shapes = {"left": [], "right": ["-N2"], "books": ["-N2", "--accounting"]}
     begun = {name: start(lab_folder, "up", "--name", name, *words) for name, words in shapes.items()}
 
@@ -59,13 +66,13 @@ def test_labs_live_side_by_side_and_down_leaves_nothing(lab: Lab, up: Callable[[
     left, right = up("left"), up("right")
     assert left.spec.port != right.spec.port
     script = "trap '' TERM; (setsid sleep 600 &); env -i sleep 600 & sleep 600"
-    job = submit(left, script, "-N2", "-o", "/dev/null")
-    wait_until(lambda: state(left, job) == "RUNNING", 10, "the job to run")
-    wait_until(lambda: sum("sleep" in trace for trace in traces(left.root)) >= 2, 10, "its processes")
-    left.down()
-    assert not left.root.exists()
-    assert traces(left.root) == []
-    for other in (lab, right):
+    job = submit(right, script, "-N2", "-o", "/dev/null")
+    wait_until(lambda: state(right, job) == "RUNNING", 10, "the job to run")
+    wait_until(lambda: sum("sleep" in trace for trace in traces(right.root)) >= 2, 10, "its processes")
+    right.down()
+    assert not right.root.exists()
+    assert traces(right.root) == []
+    for other in (lab, left):
         assert other.run(["srun", "-N2", "true"]).returncode == 0
         assert other.status().healthy
 
@@ -78,24 +85,24 @@ def test_a_job_of_the_lab_can_end_it(start_lab: Callable[..., Lab]) -> None:
     wait_until(lambda: not lab.root.exists() and not traces(lab.root), 20, "the lab to be gone")
 
 
-def test_a_dead_daemon_is_named(up: Callable[[str], Lab], lab_folder: Path) -> None:
+def test_a_dead_daemon_is_named(start_lab: Callable[..., Lab], lab_folder: Path) -> None:
     """`status` names it, exits 1 and shows its last words; `up` does not start over a live lab."""
-    lab = up("right")
+    lab = start_lab("one-dead", nodes=2)
     os.kill(lab.pids["slurmd n2"], signal.SIGKILL)
     wait_until(lambda: not lab.status().healthy, 5, "the slurmd to be dead")
     status, again = (call(lab_folder, verb, "--name", lab.name) for verb in ("status", "up"))
     assert (status.returncode, again.returncode) == (1, 1)
     assert "daemons  3 of 4 alive; dead: slurmd n2\nnodes    2 idle\njobs     none" in status.stdout
-    assert status.stderr.startswith("slurmkit: slurmd n2 of lab right is dead\n  hint: slurmkit lab down")
+    assert status.stderr.startswith("slurmkit: slurmd n2 of lab one-dead is dead\n  hint: slurmkit lab down")
     assert "slurmd version" in status.stderr
     assert again.stderr == status.stderr
 
 
 def test_a_slurmctld_that_does_not_answer_is_named(
-    up: Callable[[str], Lab], lab_folder: Path, monkeypatch: pytest.MonkeyPatch
+    start_lab: Callable[..., Lab], lab_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped or dead, it is named with its last words, and nobody is told that there are no jobs."""
-    lab = up("right")
+    lab = start_lab("silent", nodes=1)
     job = submit(lab, "exec sleep 600", "-w", "n1", "-o", "/dev/null")
     slurmctld = lab.pids["slurmctld"]
     monkeypatch.setattr(report, "_ANSWER_TIMEOUT", 0.5)
@@ -104,14 +111,14 @@ def test_a_slurmctld_that_does_not_answer_is_named(
     os.kill(slurmctld, signal.SIGCONT)
     assert state(lab, job)
     assert (stopped.jobs, stopped.healthy) == (None, False)
-    assert "slurmctld of lab right lives and does not answer" in str(stopped.trouble)
+    assert "slurmctld of lab silent lives and does not answer" in str(stopped.trouble)
     os.kill(slurmctld, signal.SIGKILL)
     wait_until(lambda: not lab.status().daemons["slurmctld"], 5, "slurmctld to be dead")
     status = call(lab_folder, "status", "--name", lab.name)
     assert status.returncode == 1
     assert "dead: slurmctld" in status.stdout
     assert "jobs     unknown: slurmctld does not answer" in status.stdout
-    assert "slurmctld of lab right is dead" in status.stderr
+    assert "slurmctld of lab silent is dead" in status.stderr
     assert "\n  slurmctld: " in status.stderr
 
 
@@ -131,10 +138,8 @@ def test_a_slurm_for_one_slurmd_a_host_is_told(
     start_lab: Callable[..., Lab], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where several slurmd on one host were not compiled in, the error says that and how to build it."""
-    wrapper = tmp_path / "scontrol"
-    wrapper.write_text(f'#!/bin/sh\n{shutil.which("scontrol")} "$@" | grep -v MULTIPLE_SLURMD\n')
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    scontrol = f'{shutil.which("scontrol")} "$@" | grep -v MULTIPLE_SLURMD'
+    monkeypatch.setenv("PATH", fake(tmp_path, "scontrol", scontrol))
     with pytest.raises(LabError, match="several slurmd on one host") as caught:
         start_lab(nodes=2)
     assert "--enable-multiple-slurmd" in caught.value.hint
@@ -143,17 +148,25 @@ def test_a_slurm_for_one_slurmd_a_host_is_told(
 @pytest.mark.parametrize(
     ("number", "shape", "reached"),
     [
-        (signal.SIGINT, "--nodes=64", "log/munged.out"),
-        (signal.SIGTERM, "--nodes=64", "log/slurmctld.out"),
+        (signal.SIGINT, "--nodes=8", "log/munged.out"),
+        (signal.SIGTERM, "--nodes=8", "log/slurmctld.out"),
+        (signal.SIGINT, "--nodes=8", "log/n8.out"),
         (signal.SIGINT, "--accounting", "db/ibdata1"),
     ],
-    ids=["Ctrl-C", "SIGTERM", "Ctrl-C while MariaDB is made"],
+    ids=["Ctrl-C", "SIGTERM", "Ctrl-C while nodes come up", "Ctrl-C while MariaDB is made"],
 )
 def test_an_interrupted_start_leaves_nothing(
-    lab_folder: Path, missing: Callable[[str], None], number: int, shape: str, reached: str
+    lab_folder: Path,
+    missing: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    shape: str,
+    reached: str,
 ) -> None:
     """Ctrl-C in the middle of `up` exits 130 and leaves no process and no file."""
     need_programs(missing, accounting=shape == "--accounting")
+    monkeypatch.setenv("PATH", fake(tmp_path, "sinfo", "exit 1"))  # no node is ever idle: the middle lasts
     root = lab_folder / "cut"
     with start(lab_folder, "up", "--name", root.name, shape) as cut:
         wait_until((root / reached).exists, 10, f"{reached} to be made")
@@ -164,12 +177,40 @@ def test_an_interrupted_start_leaves_nothing(
     assert traces(root) == []
 
 
-def test_a_killed_start_can_be_started_anew_and_ended(lab_folder: Path) -> None:
+def test_a_second_ctrl_c_does_not_cut_the_clearing_short(
+    lab_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is impatient with a start that is being undone is left with no daemon either."""
+    remove = daemons.remove_lab
+
+    def started_enough(record: Record, *_: object) -> None:
+        spawn(["/bin/sleep", "600"], env={MARK: str(record.root)}, cwd=record.root, output=Path(os.devnull))
+        raise KeyboardInterrupt
+
+    def impatient(root: Path, record: Record | None) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return remove(root, record)
+
+    monkeypatch.setattr(daemons, "boot", started_enough)
+    monkeypatch.setattr(daemons, "remove_lab", impatient)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        Lab.up("twice", nodes=1, folder=lab_folder)
+    assert not (lab_folder / "twice").exists()
+    assert traces(lab_folder / "twice") == []
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_killed_start_can_be_started_anew_and_ended(
+    lab_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a SIGKILLed `up` leaves is no running lab: `status` says so, `up` starts anew, `down` ends it."""
     root = lab_folder / "killed"
-    with start(lab_folder, "up", "--name", root.name, "--nodes", "64") as cut:
-        wait_until((root / "log" / "n5.out").exists, 20, "the fifth slurmd")
+    monkeypatch.setenv("PATH", fake(tmp_path, "scontrol", "exit 1"))  # slurmctld is never seen to be up
+    with start(lab_folder, "up", "--name", root.name) as cut:
+        wait_until((root / "log" / "slurmctld.out").exists, 20, "slurmctld to be started")
         cut.kill()
+    monkeypatch.undo()
     assert "its start was cut off" in call(lab_folder, "status", "--name", root.name).stderr
     up = call(lab_folder, "up", "--name", root.name, "--nodes", "2")
     assert (up.returncode, up.stdout) == (0, f"export SLURM_CONF={root}/etc/slurm.conf\n"), up.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from command import slurmkit, status, wait_ended
+from command import ONE, command, folders, slurmkit, status, wait_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ end
 function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end
 return slurm.SUCCESS
 """
-ONE = ("payload=command", "payload.command=[hostname]", "resources.mem=100M")
+JOB = (*ONE, command("hostname"))
 #: What no plain lab of two nodes can run; the two plugins make a sound job of the first three.
 WISHES = ("resources.partition=anywhere", "resources.nodes=9", "resources.time=5:00:00")
 
@@ -59,7 +59,7 @@ def site(start_lab: Callable[..., Lab]) -> Lab:
 
 def test_nothing_is_impossible_where_a_plugin_may_rewrite_the_job(site: Lab, tmp_path: Path) -> None:
     """What stops elsewhere is unknown here: exit code 0, a script, and the plugins by name."""
-    wishes = [*ONE, *WISHES, "resources.gres=gpu:A100:9"]
+    wishes = [*JOB, *WISHES, "resources.gres=gpu:A100:9"]
     done = slurmkit(site, tmp_path, "compile", *wishes)
     lines = done.stderr.splitlines()
     assert lines
@@ -75,7 +75,7 @@ def test_what_a_plugin_made_of_the_job_is_said_and_kept(site: Lab, tmp_path: Pat
 
     The filter prints into ``sbatch --parsable``, and the job is known by its id all the same.
     """
-    done = slurmkit(site, tmp_path, "submit", *ONE, *WISHES, "resources.comment=mine")
+    done = slurmkit(site, tmp_path, "submit", *JOB, *WISHES, "resources.comment=mine")
     took = [line for line in done.stderr.splitlines() if line.startswith("Slurm took")]
     assert [line.replace(" 2-2;", " 2;") for line in took] == [  # 2-2 is 2 of a job that waits
         "Slurm took --partition as high; asked was anywhere",
@@ -95,6 +95,6 @@ def test_what_a_plugin_made_of_the_job_is_said_and_kept(site: Lab, tmp_path: Pat
 
 def test_what_a_plugin_refuses_is_an_error_in_its_own_words(site: Lab, tmp_path: Path) -> None:
     """Exit code 1 with the site's words, no traceback, and no run folder."""
-    done = slurmkit(site, tmp_path, "submit", *ONE, "resources.partition=closed", code=1)
+    done = slurmkit(site, tmp_path, "submit", *JOB, "resources.partition=closed", code=1)
     assert "closed is closed on Mondays" in done.stderr
-    assert [path.name for path in (tmp_path / "runs").iterdir() if path.name != ".gitignore"] == []
+    assert folders(tmp_path) == []

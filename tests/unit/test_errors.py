@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +43,18 @@ def drawn() -> dict[str, tuple[str, int]]:
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     """The drawing at the top of the module has every error, its parent and its exit code, and no other."""
     assert drawn() == {kind.__name__: (kind.__bases__[0].__name__, kind.exit_code) for kind in ALL}
+
+
+def test_no_error_of_ours_is_defined_elsewhere() -> None:
+    """The tree is every error: a kind of its own in some other file would be missing from it."""
+    known = {kind.__name__ for kind in ALL}
+    root = Path(__file__).parents[2]
+    for path in [*(root / "slurmkit").rglob("*.py"), *(root / "trainer").rglob("*.py")]:
+        if path != Path(errors.__file__):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
+                ours = known.intersection(base.rpartition(".")[2] for base in bases)
+                assert not ours, f"{path}:{node.lineno}: a kind of {ours}; define it in slurmkit/errors.py"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

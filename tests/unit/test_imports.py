@@ -18,7 +18,7 @@ _FLOOR = {"errors", "units", "paths"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
-    "paths": set(),
+    "paths": {"errors"},
     "runtime": _FLOOR,
     "config": {*_FLOOR, "runtime"},
     "cluster": {*_FLOOR, "runtime", "config"},

@@ -38,7 +38,9 @@ def test_durations_are_read_as_slurm_reads_them(text: str, seconds: float) -> No
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["90m", "1h", "", "1:2:3:4", "-5", "1-", "a-1", "1.5", "٣"])
+@pytest.mark.parametrize(
+    "text", ["90m", "1h", "", "1:2:3:4", "-5", "1-", "a-1", "1.5", "٣", " 30", "30 ", "UNLIMITED "]
+)
 def test_durations_that_sbatch_refuses_are_refused(text: str) -> None:
     """What sbatch would refuse is refused first, with the accepted forms and the key in the error."""
     with pytest.raises(ConfigError) as caught:
@@ -72,7 +74,9 @@ def test_memory_is_read_as_slurm_reads_it(text: str, mib: int) -> None:
     assert parse_memory(text) == mib
 
 
-@pytest.mark.parametrize("text", ["16GiB", "1.5G", "", "G", "-1G", "16 GB x", "16B", "16b", "B", "16P"])
+@pytest.mark.parametrize(
+    "text", ["16GiB", "1.5G", "", "G", "-1G", "16 GB x", "16B", "16b", "B", "16P", " 16G", "16G "]
+)
 def test_memory_that_sbatch_refuses_is_refused(text: str) -> None:
     """``16GiB`` never reaches sbatch: the error names the key and an accepted form."""
     with pytest.raises(ConfigError, match=r"resources\.mem"):

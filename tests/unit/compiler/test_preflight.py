@@ -23,16 +23,30 @@ FABRIC = Fabric((Switch("leaf1", 0, NAMES[:4]), Switch("leaf2", 0, NAMES[4:]), S
 CLUSTER = ClusterSnapshot(0.0, ClusterConfig("lab", (22, 5, 8)), (LOW, HIGH), NODES, FABRIC)
 
 
+def findings(
+    cluster: ClusterSnapshot = CLUSTER, topology: Topology | None = None, **resources: object
+) -> tuple[Finding, ...]:
+    experiment = Experiment(resources=Resources(**resources), topology=topology or Topology())  # type: ignore[arg-type]
+    return preflight(experiment, cluster)
+
+
 def check(
-    cluster: ClusterSnapshot = CLUSTER,
-    topology: Topology | None = None,
-    requeue: Requeue | None = None,
-    **resources: object,
+    cluster: ClusterSnapshot = CLUSTER, topology: Topology | None = None, **resources: object
 ) -> dict[str, Finding]:
-    experiment = Experiment(
-        resources=Resources(**resources), topology=topology or Topology(), requeue=requeue or Requeue()
-    )  # type: ignore[arg-type]
-    return {item.code: item for item in preflight(experiment, cluster)}
+    """The findings by their code, of which each may come once."""
+    found = findings(cluster, topology, **resources)
+    by_code = {item.code: item for item in found}
+    assert len(by_code) == len(found)
+    return by_code
+
+
+def mended(resources: dict[str, object], finding: Finding) -> dict[str, object]:
+    """The same resources after somebody typed what the finding says."""
+    assert finding.mend is not None
+    key, value = finding.mend
+    name = key.removeprefix("resources.")
+    typed = int(value) if Resources.__annotations__[name].startswith("int") else value
+    return {**resources, name: None if value == "null" else typed}
 
 
 def test_a_plan_that_fits_has_no_findings() -> None:
@@ -110,7 +124,7 @@ def test_a_plan_that_fits_has_no_findings() -> None:
             "gres.type",
             "resources.gpus_per_node",
             "gpu:a100",
-            "resources.gpus_per_node=a100:1",
+            "resources.gpus_per_node=a100:2",
         ),
         ({"time": "0"}, "time.limit", "resources.time", "up to 1-00:00:00", "resources.time=1-00:00:00"),
         (
@@ -140,20 +154,61 @@ def test_what_can_never_run_is_impossible(
         accepted,
         override,
     )
-    name, _, value = override.partition("=")
-    mended = {
-        **resources,
-        name.removeprefix("resources."): int(value) if value.isdecimal() and "gpus" not in name else value,
-    }
-    assert code not in check(**mended), "the override that the finding gives must mend it"
+    assert check(**mended(resources, finding)) == {}, "the override that the finding gives must mend it"
 
 
 def test_a_type_here_and_none_there_is_mended_in_place() -> None:
     """Other resources of the list stay as they are, and a value with commas is quoted for Hydra."""
     found = check(gres="shard:4,gpu,gpu:a100:2")["gres.mixed"]
     assert found.override == "'resources.gres=\"shard:4,gpu:a100:3\"'"
-    assert "gres.mixed" not in check(gres="gpu:a100:1,gpu:h100:1,shard:2")
-    assert "gres.mixed" not in check(gres="gpu:1", gpus_per_node="2")
+    for gres in ("gpu:a100:1,gpu:h100:1,shard:2", "gpu:1"):
+        assert "gres.mixed" not in {item.code for item in findings(gres=gres, gpus_per_node=None)}
+    assert check(gres="gpu:1", gpus_per_node="2") == {}
+
+
+#: Nodes with two kinds of GPU, and slices of them.
+MIXED = replace(
+    CLUSTER,
+    nodes=tuple(
+        replace(node, gres=(Gres("gpu", "a100", 4), Gres("gpu", "v100", 2), Gres("shard", "", 8)))
+        for node in NODES
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("resources", "subjects", "override"),
+    [
+        ({"gres": "foo:1,bar:1"}, ["foo", "bar"], "resources.gres=null"),
+        ({"gres": "fpga:1,shard:2"}, ["fpga"], "resources.gres=shard:2"),
+        ({"gres": "gpu:A100:2,shard:4"}, ["gpu:A100"], "'resources.gres=\"gpu:a100:2,shard:4\"'"),
+        ({"gres": "gpu:a100:9,shard:9"}, ["gpu:a100", "shard"], "'resources.gres=\"gpu:a100:4,shard:8\"'"),
+        ({"gres": "gpu:A100:3,gpu:a100:3"}, ["gpu:A100"], "resources.gres=gpu:a100:4"),
+        ({"gres": "gpu:a100:1,gpu:v100:3"}, ["gpu:v100"], "'resources.gres=\"gpu:a100:1,gpu:v100:2\"'"),
+        ({"gpus_per_node": "V100:1"}, ["gpu:V100"], "resources.gpus_per_node=v100:1"),
+        ({"gpus_per_node": "7"}, ["gpu"], "resources.gpus_per_node=6"),
+        ({"gpus_per_task": "1", "ntasks_per_node": 8}, ["gpu"], "resources.ntasks_per_node=6"),
+        ({"gpus_per_task": "a100:2", "ntasks_per_node": 5}, ["gpu:a100"], "resources.ntasks_per_node=2"),
+        ({"gpus_per_task": "a100:3", "ntasks_per_node": 2}, ["gpu:a100"], "resources.gpus_per_task=a100:2"),
+    ],
+)
+def test_each_gres_at_fault_is_found_and_the_others_are_kept(
+    resources: dict[str, object], subjects: list[str], override: str
+) -> None:
+    """Every item is a finding of its own; one override mends them all, and asks for no other resource in their place."""
+    found = findings(MIXED, **resources)
+    assert [item.subject for item in found] == subjects
+    assert {item.override for item in found} == {override}
+    assert findings(MIXED, **mended(resources, found[0])) == ()
+
+
+def test_a_list_of_partitions_finds_what_all_of_them_lack() -> None:
+    """Of two resources that one partition lacks and the other has not both, the one that neither has is found."""
+    nodes = (*(replace(node, partitions=("low",)) for node in NODES[:4]), *(
+        replace(node, gres=(Gres("shard", "", 8),), partitions=("high",)) for node in NODES[4:]
+    ))  # fmt: skip
+    found = findings(replace(CLUSTER, nodes=nodes), partition="low,high", gres="shard:1,foo:1")
+    assert [item.subject for item in found] == ["foo"]
 
 
 def test_a_data_file_that_is_not_here_is_unknown() -> None:
@@ -161,12 +216,16 @@ def test_a_data_file_that_is_not_here_is_unknown() -> None:
     found = {item.code: item for item in preflight(Experiment(unseen="data/my.h5"), CLUSTER)}["data.unseen"]
     assert (found.verdict, found.key) == (Verdict.UNKNOWN, "data.path")
     assert "data/my.h5" in found.message
-    assert "data.path=FILE" in found.override
+    assert found.override == ""
+    assert "data.path=FILE" in str(found)
 
 
 def test_capital_letters_are_pointed_out() -> None:
     """``A100`` where the cluster has ``a100`` is the commonest slip: the message says that case matters."""
     assert "capital letters" in check(gres="gpu:A100:2")["gres.type"].message
+    loud = (Gres("gpu", "A100", 4), Gres("gpu", "V100", 4))
+    cluster = replace(CLUSTER, nodes=tuple(replace(node, gres=loud) for node in NODES))
+    assert check(cluster, gres="gpu:a100:2")["gres.type"].override == "resources.gres=gpu:A100:2"
 
 
 def test_more_nodes_than_a_leaf_is_a_warning_with_the_wait() -> None:
@@ -176,7 +235,17 @@ def test_more_nodes_than_a_leaf_is_a_warning_with_the_wait() -> None:
     assert "00:05:00" in long.message, "max_switch_wait (300 s) bounds the wait"
     short = check(nodes=5, topology=Topology(switches=1, wait="0:30"))["switches.span"]
     assert "00:00:30" in short.message
+    assert long.override == "topology.switches=null"
     assert "switches.span" not in check(nodes=5, topology=Topology(switches=2))
+
+
+def test_a_partition_outside_the_fabric_is_said() -> None:
+    """Where no node is below a leaf switch, no number of nodes mends it."""
+    found = check(
+        replace(CLUSTER, fabric=Fabric((Switch("far", 0, ("m1",)),))), topology=Topology(switches=1)
+    )["switches.span"]
+    assert (found.accepted, found.override) == ("null", "topology.switches=null")
+    assert "below which the partition has no node" in found.message
 
 
 def test_drained_nodes_are_not_now() -> None:
@@ -274,7 +343,8 @@ def test_a_sweep_over_the_limits_of_an_array_is_impossible(
             assert found == {}
             continue
         finding = found["sweep.size"]
-        assert (finding.verdict, finding.key, finding.override) == (Verdict.IMPOSSIBLE, "the sweep", mend)
+        assert (finding.verdict, finding.key, finding.advice) == (Verdict.IMPOSSIBLE, "the sweep", mend)
+        assert mend in str(finding)
         assert all(f"{name}={options[name]}" in finding.message for name in ("MaxArraySize", "MaxJobCount"))
 
 
@@ -288,24 +358,25 @@ def test_keys_are_written_as_they_are_mounted() -> None:
     found = {item.code: item for item in preflight(experiment, CLUSTER)}
     assert found["gres.type"].key == "hydra.launcher.resources.gres"
     assert found["gres.type"].override == "hydra.launcher.resources.gres=gpu:a100:1"
-    assert (
-        found["switches.span"].override
-        == "hydra.launcher.resources.nodes=4 or hydra.launcher.topology.switches=null"
-    )
+    assert found["switches.span"].override == "hydra.launcher.topology.switches=null"
+    unseen = Experiment(unseen="resources.h5", mount="hydra.launcher.")
+    assert "hydra" not in str(preflight(unseen, CLUSTER)[0]), "neither a file nor a trainer's key is ours"
 
 
 @pytest.mark.parametrize("option", ["JobSubmitPlugins", "CliFilterPlugins"])
 def test_a_rewriting_plugin_leaves_nothing_impossible(option: str) -> None:
     """A job_submit or cli_filter plugin may route the job elsewhere: then we warn and never stop."""
     cluster = replace(CLUSTER, config=ClusterConfig("lab", (22, 5, 8), {option: "lua"}))
-    findings = check(cluster, partition="nope", nodes=1)
-    assert findings["partition.unknown"].verdict is Verdict.UNKNOWN
-    assert "lua" in findings["partition.unknown"].message
+    found = check(cluster, partition="nope", nodes=1)
+    assert found["partition.unknown"].verdict is Verdict.UNKNOWN
+    assert "lua" in found["partition.unknown"].message
 
 
 def test_a_partition_list_is_an_or() -> None:
     """``low,high`` may run where either accepts it: only what both refuse is a finding."""
     assert "time.limit" not in check(partition="low,high", time="2-00:00:00")
+    unknown = check(partition="high,lwo", time="2-00:00:00")["partition.unknown"]
+    assert unknown.override == "'resources.partition=\"high,low\"'", "the others stay"
     assert "nodes.count" in check(partition="low,high", nodes=9)
 
 
@@ -319,8 +390,10 @@ def test_a_partition_list_is_an_or() -> None:
 )
 def test_a_signal_ahead_of_the_whole_limit_is_said(payload: Payload, said: str) -> None:
     """A lead longer than the limit makes a trainer save and requeue for ever, and kills a program; sbatch takes it silently."""
-    experiment = Experiment(resources=Resources(time="5"), requeue=Requeue(signal_lead=900), payload=payload)
+    requeue = Requeue(signal="USR1", signal_lead=900)
+    experiment = Experiment(resources=Resources(time="5"), requeue=requeue, payload=payload)
     found = {item.code: item for item in preflight(experiment, CLUSTER)}["signal.lead"]
+    assert found.verdict is Verdict.UNKNOWN, "nothing waits, and nothing is refused"
     assert found.override == "requeue.signal_lead=75"
     assert said in found.message
 

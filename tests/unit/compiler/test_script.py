@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmkit import load_experiment
 from slurmkit.compiler.directives import job_directives, quote, render
 from slurmkit.compiler.plan import Place, compile_job, folder_name
 from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources, Topology
@@ -92,16 +91,6 @@ def test_the_script_is_the_one_we_know(
     golden(f"compiler/{name}", script)
 
 
-def test_every_option_of_the_issue_is_in_the_script() -> None:
-    """Nodes, tasks, CPUs, memory, time, gres, switches, signal, requeue, append and output all reach sbatch."""
-    lines = compile_job(GPT, None, PLACE).script.splitlines()
-    for option in (
-        "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=2", "--mem=4G", "--time=30:00", "--gres=gpu:2", "--switches=1@5:00", "--signal=USR1@120",
-        "--requeue", "--open-mode=append", f"--output={PLACE.run_dir}/points/0/0/log", "--partition=low", "--job-name=gpt_ddp",
-    ):  # fmt: skip
-        assert f"#SBATCH {option}" in lines
-
-
 HOSTILE = [
     "a b",
     "it's",
@@ -135,13 +124,35 @@ def test_words_reach_the_payload_as_written(word: str, tmp_path: Path) -> None:
     assert not (tmp_path / "PWNED").exists()
 
 
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("plain-1.0_a/b:c@d,e=f", "plain-1.0_a/b:c@d,e=f"),
+        ("a b", '"a b"'),
+        ("it's", '"it\'s"'),
+        ('say "hi"', r'"say \"hi\""'),
+        ("back\\slash", r'"back\\slash"'),
+        ('\\"', r'"\\\""'),
+        ("#no", '"#no"'),
+        ("$(id) `id`", '"$(id) `id`"'),
+        ("", '""'),
+        ("ü→", '"ü→"'),
+    ],
+)
+def test_values_are_quoted_as_sbatch_reads_them(word: str, written: str) -> None:
+    """Inside double quotes a quote and a backslash alone are escaped: nothing else is special to sbatch there."""
+    assert quote(word) == written
+
+
 @pytest.mark.parametrize("word", [word for word in HOSTILE if "\n" not in word])
 def test_names_stay_on_their_line(word: str) -> None:
     """A job's name can neither end its ``#SBATCH`` line nor leave the comment at the top."""
-    script = compile_job(Experiment(name=word), None, PLACE).script
-    assert f"#SBATCH --job-name={quote(word)}" in script.splitlines()
-    assert bash(script.partition("# --- Where")[0]).stderr == "", (
-        "the head of the script is nothing but comments"
+    head = compile_job(Experiment(name=word), None, PLACE).script.partition("# --- Where")[0]
+    assert bash(head).stderr == "", "the head of the script is nothing but comments"
+    names = [line for line in head.splitlines() if line.startswith("#SBATCH --job-name=")]
+    assert len(names) == 1
+    assert shlex.split(names[0], comments=False)[1:] == [f"--job-name={word}"], (
+        "shlex reads quotes as sbatch does"
     )
 
 
@@ -161,6 +172,37 @@ def test_a_folders_name_is_no_option_and_not_hidden(name: str, folder: str) -> N
     """``rm RUN`` and ``ls`` take a run folder as a file's name, whatever the job is called; Slurm gets the name as written."""
     assert folder_name(name) == folder
     assert job_directives(Experiment(name=name), "log", None)["job-name"] == name
+
+
+#: Names that the script once had for itself, and that a module or a site may export.
+NAMES = ("PYTHON", "argv", "point", "signalled", "terminated", "srun", "status")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_variables_of_the_payload_stay_as_they_are(code: int, tmp_path: Path) -> None:
+    """The script keeps its own words under names that nobody else has: a site's PYTHON, or ``env.vars.srun``, arrives."""
+    payload = Payload("command", ["bash", "-c", f"echo ${' $'.join(NAMES)}; exit {code}"])
+    exports = [f"export {name}=setup-{name}" for name in NAMES[:3]]
+    env = Env(
+        vars={name: f"vars-{name}" for name in NAMES[3:]},
+        setup=exports,
+        teardown=[f"echo ${' $'.join(NAMES)}"],
+    )
+    experiment = Experiment(payload=payload, env=env, requeue=Requeue(enabled=False))
+    script = compile_job(experiment, None, Place(cwd=str(tmp_path), run_dir=str(tmp_path))).script
+    done = bash('srun() { shift; "$@"; }\n' + script)
+    said = " ".join([*(f"setup-{name}" for name in NAMES[:3]), *(f"vars-{name}" for name in NAMES[3:])])
+    assert (done.stdout, done.returncode) == (f"{said}\n{said}\n", code)
+
+
+def test_the_interpreter_is_the_places_unless_one_is_asked() -> None:
+    """Compiling is a function of its arguments: what this interpreter is, the place says."""
+    place = replace(PLACE, python="/opt/here/python")
+    payload = Payload("trainer", ["-m", "trainer"])
+    assert "=/opt/here/python\n" in compile_job(Experiment(payload=payload), None, place).script
+    asked = Experiment(payload=payload, env=Env(python="/opt/there/python"))
+    assert "=/opt/there/python\n" in compile_job(asked, None, place).script
+    assert PLACE.python == sys.executable
 
 
 def test_folders_with_blanks_are_quoted() -> None:
@@ -233,10 +275,8 @@ def test_a_folder_that_no_output_line_takes_is_refused(folder: str) -> None:
 
 def test_only_the_trainer_is_signalled_ahead_of_the_limit() -> None:
     """A program that does not know SIGUSR1 would be ended by it minutes before its limit."""
-    assert "signal" in compile_job(load_experiment(["experiment=digits"]), None, PLACE).directives
-    command = ["payload=command", "payload.command=[sleep,'1']"]
-    assert "signal" not in compile_job(load_experiment(command), None, PLACE).directives
-    assert (
-        compile_job(load_experiment([*command, "requeue.signal=USR2"]), None, PLACE).directives["signal"]
-        == "USR2@120"
-    )
+    trainer, command = (Experiment(payload=Payload(kind, ["a"])) for kind in ("trainer", "command"))
+    assert job_directives(trainer, "log", None)["signal"] == "USR1@120"
+    assert "signal" not in job_directives(command, "log", None)
+    asked = replace(command, requeue=Requeue(signal="USR2"))
+    assert job_directives(asked, "log", None)["signal"] == "USR2@120"

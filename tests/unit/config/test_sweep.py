@@ -32,7 +32,7 @@ class Composer:
         return self.make(point), self.groups
 
 
-def grid(**axes: Sequence[object]) -> list[list[str]]:
+def grid(axes: dict[str, Sequence[object]]) -> list[list[str]]:
     keys = list(axes)
     return [
         [f"{key}={value}" for key, value in zip(keys, values, strict=True)]
@@ -41,10 +41,14 @@ def grid(**axes: Sequence[object]) -> list[list[str]]:
 
 
 def test_every_choice_is_composed_and_every_value_is_not() -> None:
-    """10,000 points of two models: the first point, the first of the other model, and the last."""
-    compose = Composer("model", "optim")
-    check_sweep(grid(model=["a", "b"], lr=range(5000)), BASE, compose)
-    assert compose.points == [["model=a", "lr=0"], ["model=b", "lr=0"], ["model=b", "lr=4999"]]
+    """10,000 points of two models: the first point, the first of the other model, and the last.
+
+    A key below a group's name (``optim.lr``) chooses nothing.
+    """
+    compose = Composer("model", "optim", "trainer")
+    check_sweep(grid({"model": ["a", "b"], "optim.lr": range(5000)}), BASE, compose)
+    a, b, last = (["model=a", "optim.lr=0"], ["model=b", "optim.lr=0"], ["model=b", "optim.lr=4999"])
+    assert compose.points == [a, b, last]
 
 
 def test_choices_are_seen_in_every_spelling() -> None:
@@ -58,7 +62,7 @@ def test_choices_are_seen_in_every_spelling() -> None:
 def test_the_cost_is_the_sum_of_the_choices_and_not_their_product() -> None:
     """Forty choices of one group and thirty of another are seventy compositions, and not twelve hundred."""
     compose = Composer("model", "optim")
-    check_sweep(grid(optim=range(30), model=range(40)), BASE, compose)
+    check_sweep(grid({"optim": range(30), "model": range(40)}), BASE, compose)
     assert len(compose.points) == 30 + 40
     assert len(compose.points) == len({tuple(point) for point in compose.points})
 
@@ -90,7 +94,7 @@ def test_a_choice_that_wants_another_job_is_refused(
     experiment: Experiment, key: str, have: str, want: str, other: str
 ) -> None:
     """All tasks of an array share these: the error names the word, the key, both values and the way out."""
-    points = grid(x=["a", "b", "c"], lr=[1, 2])
+    points = grid({"x": ["a", "b", "c"], "lr": [1, 2]})
     with pytest.raises(ConfigError) as caught:
         check_sweep(points, BASE, Composer("x", make=asks_for(other, experiment)))
     assert caught.value.message.startswith(f"{other}: {key} would be {want}")
@@ -114,7 +118,7 @@ def test_a_key_that_is_shared_through_an_interpolation_is_found() -> None:
     """``name=run_${lr}`` differs in the last value of ``lr``, though the first is what the config has."""
     compose = Composer(make=asks_for("lr=3", Experiment(name="run_3")))
     with pytest.raises(ConfigError, match=r"^seed=1 lr=3: name would be 'run_3'"):
-        check_sweep(grid(seed=[0, 1], lr=[1, 2, 3]), BASE, compose)
+        check_sweep(grid({"seed": [0, 1], "lr": [1, 2, 3]}), BASE, compose)
 
 
 def test_the_words_of_a_trainer_may_differ_and_those_of_a_command_not() -> None:
@@ -133,3 +137,15 @@ def test_keys_are_named_where_they_are_mounted() -> None:
     other = Experiment(resources=Resources(nodes=2), mount="hydra.launcher.")
     with pytest.raises(ConfigError, match=r"^exp=b: hydra\.launcher\.resources\.nodes would be 2"):
         check_sweep([["exp=a"], ["exp=b"]], base, Composer("exp", make=asks_for("exp=b", other)))
+
+
+def test_another_apps_own_keys_are_its_own() -> None:
+    """``env.id`` and ``name`` of another app are no sections of ours: forty values cost two compositions."""
+    base = Experiment(mount="hydra.launcher.")
+    for key in ("env.id", "name", "resources.kind"):
+        compose = Composer("env", make=lambda _: base)
+        check_sweep(grid({key: range(40)}), base, compose)
+        assert compose.points == [[f"{key}=0"], [f"{key}=39"]]
+    compose = Composer(make=lambda _: base)
+    check_sweep(grid({"hydra.launcher.env.vars.A": range(3)}), base, compose)
+    assert len(compose.points) == 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from slurmkit import load_experiment
@@ -86,14 +84,3 @@ def test_the_ranks_get_the_words_that_were_typed() -> None:
 def test_values_of_a_sweep_stay_as_typed(override: str, values: list[str] | None) -> None:
     """A point's word is what was typed; functions are Hydra's to enumerate."""
     assert choices_as_written(override) == values
-
-
-def test_an_unseen_data_file_is_kept_for_preflight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the trainer's file can be seen is known where it is composed; a command reads none."""
-    monkeypatch.chdir(tmp_path)
-    assert load_experiment(["experiment=digits"]).unseen == "data/digits.h5"
-    assert load_experiment(["data.path='~nobody-at-all/x'"]).unseen == "~nobody-at-all/x"
-    assert load_experiment(["payload=command", "payload.command=[a]"]).unseen == ""
-    Path("data").mkdir()
-    Path("data/digits.h5").touch()
-    assert load_experiment(["experiment=digits"]).unseen == ""

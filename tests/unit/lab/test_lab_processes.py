@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from polling import wait_until
 
 from slurmkit.lab.processes import MARK, end_all, lab_processes, spawn, started, tail
+from slurmkit.lab.record import Daemon
 
 
 @pytest.fixture
@@ -27,15 +28,8 @@ def start(root: Path, script: str, **env: str) -> int:
         cwd=root,
         output=output,
     )
-    until(lambda: output.exists() and "ready" in output.read_text())
+    wait_until(lambda: output.exists() and "ready" in output.read_text(), 10, "the daemon to be ready")
     return pid
-
-
-def until(ready: object) -> None:
-    deadline = time.monotonic() + 10
-    while not ready():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_daemon_is_in_a_session_of_its_own(tmp_path: Path, conf: Path) -> None:
@@ -51,9 +45,17 @@ def test_a_daemon_is_in_a_session_of_its_own(tmp_path: Path, conf: Path) -> None
 def test_daemons_and_what_descends_from_them_are_ended(tmp_path: Path, conf: Path) -> None:
     """A child that ignores SIGTERM, has a session of its own and an empty environment is ended too."""
     pid = start(tmp_path, "trap '' TERM; setsid env -i /bin/sleep 60 & echo ready $!; wait")
-    assert len(lab_processes(tmp_path, conf)) >= 2
-    assert end_all(tmp_path, conf) >= 2
+    child = int((tmp_path / "output").read_text().split()[1])
+
+    def bare() -> bool:
+        command, variables = (Path(f"/proc/{child}/{name}").read_bytes() for name in ("cmdline", "environ"))
+        return command.startswith(b"/bin/sleep") and not variables
+
+    wait_until(bare, 10, "the child to have lost the mark")
+    assert lab_processes(tmp_path, conf) == {pid, child}
+    assert end_all(tmp_path, conf) == 2
     assert started(pid) is None
+    assert started(child) is None
     assert lab_processes(tmp_path, conf) == set()
 
 
@@ -104,15 +106,30 @@ def test_a_lab_can_be_ended_from_within(tmp_path: Path, conf: Path) -> None:
     )
     env = {"PYTHONPATH": os.pathsep.join(sys.path)}
     start(tmp_path, f'sleep 60 & {sys.executable} -c "{ender}"; echo survived', **env)
-    until(lambda: "survived" in (tmp_path / "output").read_text())
-    assert "ready 1" in (tmp_path / "output").read_text()
+    output = tmp_path / "output"
+    wait_until(lambda: "survived" in output.read_text(), 10, "who ended the lab to go on")
+    assert "ready 1" in output.read_text()
 
 
 def test_a_dead_child_counts_as_dead(tmp_path: Path) -> None:
-    """A zombie of ours is no live daemon, and a number that came round again is another process."""
+    """A zombie of ours is no live daemon."""
     pid = start(tmp_path, "echo ready")
-    until(lambda: started(pid) is None)
-    assert started(os.getpid()) == started(os.getpid())
+    wait_until(lambda: started(pid) is None, 10, "the child to be dead")
+
+
+def test_a_number_that_came_round_again_is_another_process(tmp_path: Path, conf: Path) -> None:
+    """With its start a process is told from a later one of the same number, however long it lives."""
+    pid = start(tmp_path, "echo ready; exec sleep 60")
+    try:
+        mine, its = started(os.getpid()), started(pid)
+        assert mine is not None
+        assert its is not None
+        assert mine < its  # pytest took longer than a tick to come here
+        assert started(pid) == its
+        assert not Daemon("slurmd n1", pid, mine, "").alive
+        assert Daemon("slurmd n1", pid, its, "").alive
+    finally:
+        end_all(tmp_path, conf)
 
 
 def test_the_tail_of_a_log(tmp_path: Path) -> None:

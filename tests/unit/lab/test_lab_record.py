@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,16 @@ def test_a_lab_of_another_host_is_left_alone(tmp_path: Path) -> None:
     assert kept.root.exists()
 
 
+def test_a_copy_of_a_lab_ends_nothing(tmp_path: Path) -> None:
+    """A copied folder names the daemons of the original: `down` of the copy leaves them alone."""
+    record(tmp_path / "x").save()
+    shutil.copytree(tmp_path / "x", tmp_path / "y")
+    for act in (Lab.open, Lab.end):
+        with pytest.raises(LabError, match="is a copy of the lab in"):
+            act("y", tmp_path)
+    assert (tmp_path / "x" / "lab.json").exists()
+
+
 def test_a_lab_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`down` names its owner, signals nothing and removes nothing; root may end any lab."""
     kept = record(tmp_path / "x")
@@ -64,13 +75,63 @@ def test_a_lab_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest
     assert Lab.end("x", tmp_path)
 
 
-def test_a_damaged_file_is_told(tmp_path: Path) -> None:
-    """The error names the file; nothing is guessed."""
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (["spec", "release"], [1]),
+        (["spec", "release"], [1, 2]),
+        (["spec", "release"], [22, "5"]),
+        (["spec", "run"], 3),
+        (["spec", "shape", "nodes"], True),
+        (["spec", "shape", "nodes"], 99),
+        (["spec", "shape"], None),
+        (["spec", "shape"], {"name": "x", "gpus": 1}),
+        (["spec", "shape", "name"], None),
+        (["spec", "more"], 1),
+        (["spec"], {}),
+        (["daemons"], {}),
+        (["daemons", 0], "slurmctld"),
+        (["daemons", 0, "pid"], "x"),
+        (["host"], None),
+    ],
+)
+def test_a_damaged_value_is_told(tmp_path: Path, place: list[str | int], value: object) -> None:
+    """Wherever in the file it is, the error names the file and the way out: nothing is guessed, or touched."""
     kept = record(tmp_path / "x")
     kept.save()
-    (kept.root / "lab.json").write_text(json.dumps({"version": 1}))
+    path = kept.root / "lab.json"
+    told = json.loads(path.read_text())
+    spoilt = told
+    for key in place[:-1]:
+        spoilt = spoilt[key]
+    spoilt[place[-1]] = value
+    path.write_text(json.dumps(told))
+    for act in (Lab.open, Lab.end):
+        with pytest.raises(LabError, match=r"lab\.json is not what") as caught:
+            act("x", tmp_path)
+        assert f"remove {kept.root}" in caught.value.hint
+    assert path.exists()
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"3", b"null", b"{}", b'{"version": 1}', b"\xff"])
+def test_a_damaged_file_is_told(tmp_path: Path, text: bytes) -> None:
+    """Cut off, of another kind, or no text at all: the error names the file."""
+    kept = record(tmp_path / "x")
+    (kept.root / "lab.json").write_bytes(text)
     with pytest.raises(LabError, match=r"lab\.json is not what"):
         Lab.open("x", tmp_path)
+
+
+def test_a_lab_of_another_slurmkit_is_left_alone(tmp_path: Path) -> None:
+    """A file of another version is not read as if it were of ours: both versions are named."""
+    kept = record(tmp_path / "x")
+    kept.save()
+    path = kept.root / "lab.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2, "new": True}))
+    for act in (Lab.open, Lab.end):
+        with pytest.raises(LabError, match=r"has version 2, and this slurmkit reads 1"):
+            act("x", tmp_path)
+    assert path.exists()
 
 
 def test_an_unknown_lab_names_those_there_are(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmkit.runtime import preempted
+from slurmkit.runtime.ending import Patience
 from slurmkit.runtime.preempted import bring_back
 from slurmkit.runtime.requeue import Answer
 
@@ -63,3 +66,19 @@ def test_a_job_that_is_not_to_be_requeued_says_so() -> None:
     asked, run = slurm(f"JobState=RUNNING Requeue=0 StartTime={BEFORE} PreemptTime={NOW}")
     assert "--no-requeue" in bring_back(TASK, run)
     assert asked == [SHOW]
+
+
+def test_a_failed_job_waits_two_minutes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a node cannot reach slurmctld, a payload that failed gives its nodes back soon, and says why."""
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    patience = functools.partial(Patience, clock=lambda: now[0], pause=pause)
+    monkeypatch.setattr(preempted, "Patience", patience)
+    said = bring_back(
+        TASK, lambda _argv, _timeout: Answer(1, "", "Socket timed out on send/recv operation\n")
+    )
+    assert "Socket timed out" in said
+    assert 60 <= now[0] <= 120, "a slurmctld that restarts is waited for"

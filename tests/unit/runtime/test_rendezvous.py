@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmkit.errors import RendezvousError
+from slurmkit.errors import RendezvousError, StoppedError
 from slurmkit.runtime.jobenv import JobEnv
 from slurmkit.runtime.rendezvous import (
-    StoppedError,
     addresses,
     meeting_file,
     new_meeting,

@@ -1,4 +1,4 @@
-"""The table "why did the signal come", and what is done about each cause."""
+"""The table "why did the signal come", and how Slurm is asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
-from slurmkit.runtime.ending import Patience, end_life
 from slurmkit.runtime.requeue import (
     Answer,
     Cause,
@@ -22,6 +21,8 @@ from slurmkit.runtime.signals import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from slurmkit.runtime.requeue import Runner
 
 #: As Slurm 22.05.8 prints it, shortened.
 LINE = (
@@ -82,6 +83,8 @@ BOTH = Stop.USR1 | Stop.TERM
         ({}, Stop.TERM, Cause.UNEXPLAINED),
         ({}, Stop.INT, Cause.INTERRUPTED),
         (PREEMPTED, Stop.INT | Stop.TERM, Cause.INTERRUPTED),
+        (LIMIT, Stop.INT | Stop.TERM, Cause.INTERRUPTED),
+        (REQUEUED, Stop.INT, Cause.INTERRUPTED),
         # PreemptTime of an earlier life, from before this one started.
         ({"preempt": "2026-01-01T09:59:00"}, Stop.TERM, Cause.UNEXPLAINED),
     ],
@@ -116,134 +119,26 @@ def test_what_cannot_be_requeued_is_not(field: str, words: str) -> None:
     assert words in verdict.why
 
 
-class FakeSlurm:
-    """Answers scontrol from a list, and fails on any other command line."""
+def says(argv: list[str], words: str) -> Runner:
+    """A Slurm that takes this one command, and refuses it with these words."""
 
-    def __init__(self, own_id: str, *answers: tuple[str, Answer]) -> None:
-        self.expected = list(answers)
-        self.own_id = own_id
-
-    def __call__(self, argv: Sequence[str], timeout: float) -> Answer:
-        verb, answer = self.expected.pop(0)
-        accepted = {
-            "show": ["scontrol", "--oneliner", "show", "job", self.own_id],
-            "requeue": ["scontrol", "requeue", self.own_id],
-        }
-        assert list(argv) == accepted[verb]
+    def run(got: Sequence[str], timeout: float) -> Answer:
+        assert list(got) == argv
         assert 0 < timeout <= 60
-        return answer
+        return Answer(1, "", words)
 
-
-def patient() -> Patience:
-    """Ten minutes that pass at once."""
-    now = [0.0]
-
-    def pause(seconds: float) -> None:
-        assert 0 < seconds <= 30
-        now[0] += seconds
-
-    return Patience(clock=lambda: now[0], pause=pause)
-
-
-def shows(**values: str) -> tuple[str, Answer]:
-    return "show", Answer(0, line(**values), "")
-
-
-GOOD = "requeue", Answer(0, "", "")
-PENDING = "requeue", Answer(1, "", "Job is pending execution for job 12_3\n")
-DISABLED = "requeue", Answer(1, "", "Requested operation is presently disabled for job 12_3\n")
-CUT = "requeue", Answer(-9, "", "")
-DOWN = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
-BUSY = "show", DOWN
-
-
-@pytest.mark.parametrize(
-    ("stop", "answers", "code", "requeued"),
-    [
-        pytest.param(Stop.TERM, [shows(**PREEMPTED), GOOD], 0, True, id="preempted"),
-        pytest.param(
-            Stop.TERM, [("show", Answer(-15, "", "")), shows(**PREEMPTED), GOOD], 0, True, id="asked twice"
-        ),
-        pytest.param(Stop.TERM, [shows(**LIMIT), GOOD], 0, True, id="time limit"),
-        pytest.param(Stop.USR1, [shows(), GOOD], 0, True, id="asked"),
-        pytest.param(Stop.USR1, [shows(), PENDING], 0, True, id="pending already: done"),
-        pytest.param(Stop.TERM, [shows(**CANCELLED)], 143, False, id="scancel: never"),
-        pytest.param(Stop.TERM, [shows(**REQUEUED)], 0, False, id="Slurm has done it"),
-        pytest.param(Stop.TERM, [shows()], 143, False, id="unexplained"),
-        pytest.param(Stop.INT, [shows()], 130, False, id="Ctrl-C"),
-        pytest.param(Stop.USR1, [shows(requeue="0")], 75, False, id="no-requeue job"),
-        pytest.param(Stop.USR1, [shows(batch="0")], 75, False, id="interactive job"),
-        pytest.param(Stop.USR1, [shows(), DISABLED, shows()], 75, False, id="refused"),
-        pytest.param(
-            Stop.USR1, [shows(), DISABLED, shows(**CANCELLED)], 143, False, id="cancelled while we asked"
-        ),
-        pytest.param(
-            Stop.USR1, [shows(), CUT, shows(**REQUEUED)], 0, True, id="done, though the answer was cut off"
-        ),
-        pytest.param(Stop.TERM, [BUSY, BUSY, shows(**PREEMPTED), GOOD], 0, True, id="busy: asked again"),
-        pytest.param(Stop.TERM, [BUSY, shows(**CANCELLED)], 143, False, id="busy, then scancel: never"),
-        pytest.param(
-            Stop.USR1, [shows(), ("requeue", DOWN), shows(), GOOD], 0, True, id="busy at the act: once more"
-        ),
-        pytest.param(
-            Stop.USR1, [shows(), ("requeue", DOWN), shows(**CANCELLED)], 143, False, id="busy, then cancelled"
-        ),
-        pytest.param(
-            Stop.USR1, [shows(), ("requeue", DOWN), BUSY, shows(**REQUEUED)], 0, True, id="lost, but done"
-        ),
-        pytest.param(Stop.TERM, [BUSY] * 24, 75, False, id="for ten minutes: nothing is guessed"),
-        pytest.param(Stop.INT, [BUSY], 130, False, id="a person does not wait"),
-        pytest.param(
-            Stop.TERM,
-            [("show", Answer(1, "", "slurm_load_jobs error: Invalid job id specified"))],
-            75,
-            False,
-            id="refused: not asked again",
-        ),
-    ],
-)
-def test_endings(stop: Stop, answers: list[tuple[str, Answer]], code: int, requeued: bool) -> None:
-    """After the save: one question, at most one act, and an exit code that tells."""
-    fake = FakeSlurm("12_3", *answers)
-    ending = end_life("12_3", stop, 0, fake, patience=patient())
-    assert (ending.code, ending.requeued) == (code, requeued)
-    assert not fake.expected, "a command was not run"
-
-
-@pytest.mark.parametrize(
-    ("job", "stalled", "code"),
-    [({}, 1, 0), ({}, 2, 75), (LIMIT, 2, 75), (LIMIT, 0, 0), (PREEMPTED, 9, 0), (CANCELLED, 9, 143)],
-)
-def test_a_third_life_without_a_step_is_the_last(job: dict[str, str], stalled: int, code: int) -> None:
-    """Lives that come to no new step do not requeue for ever; those that Slurm preempted always may."""
-    fake = FakeSlurm("12_3", shows(**job), *([] if code else [GOOD]))
-    ending = end_life("12_3", Stop.USR1, 5, fake, stalled=stalled)
-    assert (ending.code, ending.requeued) == (code, not code)
-    assert not fake.expected
-    assert ("3 lives in a row stopped at this step" in ending.words) == (code == 75)
-
-
-def test_without_scontrol_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that is not installed will not come: it is said at once."""
-    monkeypatch.setenv("PATH", "/no/such")
-    ending = end_life("12_3", Stop.TERM, 0, patience=Patience(pause=lambda _: pytest.fail("waited")))
-    assert (ending.code, ending.requeued) == (75, False)
-    assert "not on PATH" in ending.words
-
-
-@pytest.mark.parametrize(("stop", "code"), [(Stop.TERM, 143), (Stop.INT, 130), (Stop.USR1, 75)])
-def test_without_a_job_slurm_is_not_asked(stop: Stop, code: int) -> None:
-    """By hand there is nobody to requeue."""
-    ending = end_life("", stop, 0, FakeSlurm(""))
-    assert (ending.code, ending.requeued) == (code, False)
+    return run
 
 
 def test_errors_carry_slurms_own_words() -> None:
     """Refused and unreachable are told apart, in Slurm's words."""
+    act, question = ["scontrol", "requeue", "12_3"], ["scontrol", "--oneliner", "show", "job", "12_3"]
     with pytest.raises(SlurmRefusedError, match="presently disabled"):
-        requeue("12_3", FakeSlurm("12_3", DISABLED))
-    with pytest.raises(SlurmUnavailableError, match="Unable to contact"):
-        show_job("12_3", FakeSlurm("12_3", ("show", DOWN)))
+        requeue("12_3", says(act, "Requested operation is presently disabled for job 12_3\n"))
+    with pytest.raises(SlurmUnavailableError, match="Unexpected message"):
+        requeue("12_3", says(act, "Unexpected message received for job 12_3\n"))
+    with pytest.raises(SlurmUnavailableError, match="timed out"):
+        show_job("12_3", says(question, "slurm_load_jobs error: Socket timed out on send/recv operation\n"))
 
 
 def test_a_command_is_deaf_to_the_signals_of_the_job() -> None:

@@ -41,19 +41,6 @@ def test_handlers_come_back() -> None:
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-def test_a_signal_while_the_interpreter_ends_does_no_harm() -> None:
-    """A warning that comes after the run has finished must not make it a failed one."""
-    code = """
-import atexit, os, signal
-from slurmkit.runtime.signals import catch_signals
-for number in (signal.SIGUSR1, signal.SIGTERM):
-    atexit.register(os.kill, os.getpid(), number)
-with catch_signals(last=True):
-    pass
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_a_second_ctrl_c_is_obeyed() -> None:
     """The first SIGINT asks for a save; the second is from a person who will not wait."""
     with catch_signals() as flags:

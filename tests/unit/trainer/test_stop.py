@@ -17,9 +17,9 @@ import pytest
 import torch.distributed as dist
 from ranks import started, step_variables
 
+from slurmkit.errors import StoppedError
 from slurmkit.runtime import rendezvous
 from slurmkit.runtime.jobenv import JobEnv
-from slurmkit.runtime.rendezvous import StoppedError
 from slurmkit.runtime.signals import SignalFlags, Stop
 from trainer import distributed, stop
 from trainer.events import EventLog
@@ -194,3 +194,17 @@ runpy.run_module("trainer", run_name="__main__")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.stdout.splitlines()[0] == "[]", done.stderr
     assert "resources:" in done.stdout, "Hydra's own front still works"
+
+
+def test_a_signal_while_the_process_ends_does_no_harm() -> None:
+    """A warning that comes after the run has finished must not make it a failed one."""
+    code = """
+import atexit, os, signal
+from slurmkit.runtime.signals import catch_signals
+from trainer.__main__ import _leave
+for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+    atexit.register(os.kill, os.getpid(), number)
+with catch_signals():
+    _leave(0)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -17,13 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 from slurmkit import open_client, submit
 from slurmkit.config.explain import explained, known_keys
 from slurmkit.config.load import experiment_of, sections_of, without_hydra
+from slurmkit.config.overrides import fixed_overrides, without_fixed
 from slurmkit.config.register import APP_SCHEMA
 from slurmkit.config.schema import Experiment, Payload
 from slurmkit.config.sweep import check_sweep
 from slurmkit.config.written import as_written, refuse_misread
 from slurmkit.errors import SlurmkitError
 from slurmkit.launch.results import point_result
-from slurmkit.launch.sweep import fixed_overrides, without_fixed
 from slurmkit.launch.watch import wait_for
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ class SlurmkitSweeper(Sweeper):
         """Split the command line into points and launch them as one batch."""
         from hydra_plugins.slurmkit_plugin.launching import reported  # noqa: PLC0415
 
-        from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
+        from slurmkit.config.overrides import split_overrides  # noqa: PLC0415
 
         assert self._launcher is not None  # noqa: S101 - Hydra's contract
         assert self._context is not None  # noqa: S101

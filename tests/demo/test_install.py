@@ -1,4 +1,4 @@
-"""What ``make demo`` says before there is anything to show."""
+"""What ``install.sh`` says and does, which ``make demo`` and CI begin with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-INSTALL = Path(__file__).parents[1] / "demo" / "install.sh"
+INSTALL = Path(__file__).with_name("install.sh")
 
 
 @pytest.fixture

@@ -1,10 +1,15 @@
-"""The schedule of the learning rate: a table, since it decides every step of every run."""
+"""The defaults of the trainer, and the schedule of the learning rate, which decides every step of every run."""
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import asdict
 
-from slurmkit.config.training import OptimConfig
+import pytest
+from omegaconf import OmegaConf
+
+from slurmkit import load_experiment
+from slurmkit.config.training import OptimConfig, TrainerConfig
+from slurmkit.paths import data_dir
 
 
 @pytest.mark.parametrize(
@@ -28,3 +33,11 @@ def test_the_learning_rate_of_a_step(changes: dict[str, float], step: int, expec
     """Linear up over ``warmup`` steps, half a cosine down to ``floor``, and flat after the last step."""
     config = OptimConfig(**{"lr": 1.0, "warmup": 4, "floor": 0.1, **changes})  # type: ignore[arg-type]
     assert config.lr_at(step, 24) == pytest.approx(expected)
+
+
+def test_what_nobody_says_is_the_same_in_python_and_in_a_file() -> None:
+    """``OptimConfig()`` is ``conf/optim/adamw.yaml``, and what our apps compose for the loop is ``TrainerConfig()``."""
+    assert OmegaConf.load(data_dir("conf") / "optim" / "adamw.yaml") == asdict(OptimConfig())
+    config = load_experiment().config
+    assert config["optim"] == asdict(OptimConfig())
+    assert config["trainer"] == asdict(TrainerConfig())
