@@ -21,11 +21,12 @@ def cancel_command(run: str, runs_dir: Path) -> int:
     RUN is a run folder, a run id, a Slurm job id, or `last`.
     """
     from slurmkit import open_client  # noqa: PLC0415 - only once the words are sound
-    from slurmkit.launch.ledger import find_point  # noqa: PLC0415
+    from slurmkit.launch.search import find_point  # noqa: PLC0415
     from slurmkit.launch.watch import cancel_run  # noqa: PLC0415
 
-    found, point = find_point(run, runs_dir)
-    ended = cancel_run(found, open_client(), point)
+    client = open_client()
+    found, point = find_point(run, runs_dir, client)
+    ended = cancel_run(found, client, point)
     of = "" if point is None else f" of point {point}"
     note(
         f"{found.id}: cancelled job {', '.join(ended)}"

@@ -33,7 +33,7 @@ def run_argument(command: F) -> F:
         "--runs-dir",
         type=click.Path(path_type=Path),
         default=Path("runs"),
-        envvar="SLURMKIT_RUNS_DIR",
+        envvar="SLURMKIT_RUNS_DIR",  # as ``default_runs_dir``, which costs an import
         show_default=True,
         help="The folder of all runs.",
     )(command)

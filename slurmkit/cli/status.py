@@ -27,16 +27,12 @@ def status_command(run: str, runs_dir: Path, *, as_json: bool) -> int:
     point, with tabs between point, job, state, nodes, restarts and reason. Programs read --json.
     """
     from slurmkit import open_client  # noqa: PLC0415 - only once the words are sound
-    from slurmkit.errors import RunNotFoundError  # noqa: PLC0415
-    from slurmkit.launch.ledger import find_point  # noqa: PLC0415
+    from slurmkit.launch.search import find_point  # noqa: PLC0415
     from slurmkit.launch.watch import run_status, summary  # noqa: PLC0415
 
-    found, point = find_point(run, runs_dir)
-    statuses = [
-        status for status in run_status(found, open_client()) if point is None or status.point == point
-    ]
-    if point is not None and not statuses:
-        raise RunNotFoundError(f"no task {point} in {found.id}", f"see them with: slurmkit status {found.id}")
+    client = open_client()
+    found, point = find_point(run, runs_dir, client)
+    statuses = run_status(found, client, point)
     counts = summary(statuses)
     if as_json:
         print_json(
@@ -50,7 +46,10 @@ def status_command(run: str, runs_dir: Path, *, as_json: bool) -> int:
         return 0
     note(
         f"{found.id}: "
-        + (", ".join(f"{count} {state}" for state, count in counts.items()) or "never submitted")
+        + (
+            ", ".join(f"{count} {state}" for state, count in counts.items())
+            or "no submission is recorded, and Slurm knows no job of it"
+        )
     )
     shown = statuses[:_MOST_ROWS]
     print_rows(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from slurmkit.cli.options import compose_options
 from slurmkit.cli.output import note, print_script
+
+if TYPE_CHECKING:
+    from slurmkit.launch.ledger import Run
 
 
 @click.command("submit")
@@ -40,7 +44,7 @@ def submit_command(
     from slurmkit import compile_job, load_experiment, submit  # noqa: PLC0415 - Hydra costs 0.2 s, --help none
     from slurmkit.compiler.plan import Place  # noqa: PLC0415
     from slurmkit.config.load import check_points  # noqa: PLC0415
-    from slurmkit.launch.sweep import split_overrides  # noqa: PLC0415
+    from slurmkit.config.overrides import split_overrides  # noqa: PLC0415
 
     if multirun:
         fixed, points = split_overrides(overrides)
@@ -54,19 +58,19 @@ def submit_command(
     run = submit(experiment, points, force=force, say=note)
     with contextlib.suppress(BrokenPipeError):  # whoever waits may want the exit code alone
         print(run.path, flush=True)
-    return _wait(run.path) if wait else 0
+    return _wait(run) if wait else 0
 
 
-def _wait(path: Path) -> int:
+def _wait(run: Run) -> int:
     import time  # noqa: PLC0415
 
-    from slurmkit import Run, open_client  # noqa: PLC0415
+    from slurmkit import open_client  # noqa: PLC0415
     from slurmkit.launch.watch import summary, wait_for  # noqa: PLC0415
 
     try:
-        statuses = wait_for(Run(path), open_client(), time.sleep, say=note)
+        statuses = wait_for(run, open_client(), time.sleep, say=note)
     except KeyboardInterrupt:
-        note(f"the job goes on; end it with: slurmkit cancel {path.name}")
+        note(f"the job goes on; end it with: slurmkit cancel {run.word}")
         raise
     note(", ".join(f"{count} {state}" for state, count in summary(statuses).items()))
     return 0 if all(status.state == "COMPLETED" for status in statuses) else 1

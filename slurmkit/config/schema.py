@@ -365,6 +365,8 @@ class Experiment(Sections):
         _printable("name", self.name)
         if not self.name.strip():
             raise ConfigError("name: an empty name", "set name=my_experiment")
+        if not self.runs_dir:
+            raise ConfigError("runs_dir: an empty path", "set runs_dir=FOLDER, or unset SLURMKIT_RUNS_DIR")
 
     @property
     def signal(self) -> str | None:

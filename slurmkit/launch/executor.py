@@ -6,11 +6,15 @@ sweeps of ours go through ``submit_script`` and pickle nothing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import re
 import shlex
+import subprocess
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +23,22 @@ from submitit.core import core, utils
 from submitit.slurm import slurm
 
 from slurmkit.cluster.client import SlurmClient, open_client
-from slurmkit.cluster.command import Runner, is_unreachable, run_slurm, unavailable
+from slurmkit.cluster.command import Runner, run_slurm, unavailable
 from slurmkit.compiler.plan import Place, compile_job
 from slurmkit.config.schema import Env, Experiment, Payload, Requeue, Resources
-from slurmkit.errors import ConfigError, SlurmRefusedError, SlurmUnavailableError, SubmissionUnclearError
+from slurmkit.errors import (
+    ConfigError,
+    SlurmkitError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    SubmissionUnclearError,
+)
 from slurmkit.launch.states import UNFINISHED, task_states
+from slurmkit.runtime.silence import is_unreachable, may_have_arrived
 from slurmkit.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["SlurmkitExecutor", "SlurmkitJob", "SlurmkitJobEnvironment"]
 
@@ -51,22 +62,27 @@ _TURNED = (
 )
 
 
-#: After these words of sbatch slurmctld may have made the job all the same.
-_UNCLEAR = (
-    "Socket timed out",
-    "Zero Bytes were transmitted",
-    "Unexpected message",
-    "Connection reset",
-    "send/recv",
-)
 _LOOK = "look whether the job is there with: squeue --me"
+
+
+@contextlib.contextmanager
+def _removed_without_a_job(paths: Sequence[Path]) -> Iterator[None]:
+    """Remove files that a job would read, once it is sure that there is none."""
+    try:
+        yield
+    except SubmissionUnclearError:
+        raise
+    except Exception:  # Ctrl-C may have reached sbatch after it was done
+        for path in paths:
+            path.unlink(missing_ok=True)
+        raise
 
 
 class _Watcher(slurm.SlurmInfoWatcher):
     """One batched question for all jobs, answered with or without accounting."""
 
-    def __init__(self, delay_s: int = 600, client: Callable[[], SlurmClient] = open_client) -> None:
-        super().__init__(delay_s=delay_s)
+    def __init__(self, client: Callable[[], SlurmClient] = open_client) -> None:
+        super().__init__(delay_s=600)
         self._client = client
 
     def update(self) -> None:
@@ -77,7 +93,7 @@ class _Watcher(slurm.SlurmInfoWatcher):
         self._num_calls += 1
         try:
             states = task_states(self._client(), unfinished)
-        except SlurmUnavailableError as error:
+        except (SlurmUnavailableError, SlurmRefusedError) as error:
             submitit.core.logger.get_logger().warning(
                 f"Call #{self._num_calls}: {error}: states are as they last were"
             )
@@ -158,55 +174,44 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
         core.PicklingExecutor._internal_update_parameters(self, **kwargs)  # noqa: SLF001 - submitit's own extension point
 
     def _internal_process_submissions(self, delayed_submissions: list[Any]) -> list[core.Job[Any]]:
-        if len(delayed_submissions) == 1:
-            jobs: list[core.Job[Any]] = core.PicklingExecutor._internal_process_submissions(  # noqa: SLF001 - as above
-                self, delayed_submissions
-            )
-            return jobs
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        pickles = []
-        for delayed in delayed_submissions:
-            delayed.set_timeout(self.parameters.get("time", 5), self.max_num_timeout)
-            pickles.append(folder / f"{uuid.uuid4().hex}.pkl")
-            delayed.dump(pickles[-1])
-        try:
-            first = self._submit_text(self._submitit_command_str, len(delayed_submissions))
-        except SlurmRefusedError:
-            for pickle in pickles:
-                pickle.unlink()
-            raise
-        tasks = list(range(self._num_tasks()))
-        array: list[core.Job[Any]] = [
-            self.job_class(folder=self.folder, job_id=f"{first}_{index}", tasks=tasks)
-            for index in range(len(pickles))
-        ]
-        for job, pickle in zip(array, pickles, strict=True):
+        count = len(delayed_submissions)
+        pickles = [folder / f"{uuid.uuid4().hex}.pkl" for _ in range(count)]
+        with _removed_without_a_job(pickles):
+            for delayed, pickle in zip(delayed_submissions, pickles, strict=True):
+                delayed.set_timeout(self.parameters.get("time", 5), self.max_num_timeout)
+                delayed.dump(pickle)
+                self._check_size(count * pickle.stat().st_size / 1024**3)
+            first = self._submit_text(self._submitit_command_str, None if count == 1 else count)
+        jobs = [self._job(first if count == 1 else f"{first}_{index}") for index in range(count)]
+        for job, pickle in zip(jobs, pickles, strict=True):
             job.paths.move_temporary_file(pickle, "submitted_pickle")
-        return array
+        return jobs
+
+    def _check_size(self, size: float) -> None:
+        if size > self.max_pickle_size_gb:
+            raise SlurmkitError(
+                f"the functions and arguments are about {size:.2f} GB pickled; accepted are {self.max_pickle_size_gb} GB",
+                "hand over the paths of large files, or set max_pickle_size_gb of the executor",
+            )
+
+    def _job(self, job_id: str) -> core.Job[Any]:
+        return self.job_class(folder=self.folder, job_id=job_id, tasks=list(range(self._num_tasks())))
 
     def _submit_command(self, command: str) -> core.Job[Any]:
-        return self.job_class(
-            folder=self.folder, job_id=self._submit_text(command, None), tasks=list(range(self._num_tasks()))
-        )
+        return self._job(self._submit_text(command, None))
 
     def _submit_text(self, command: str, array: int | None) -> str:
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
         path = folder / f".submission_file_{uuid.uuid4().hex}.sh"
-        path.write_text(self._script(command, array), encoding="utf-8")
-        try:
+        with _removed_without_a_job([path]):
+            path.write_text(self._script(command, array), encoding="utf-8")
             job_id = self.submit_script(path)
-        except SlurmRefusedError:
-            path.unlink()
-            raise
         utils.JobPaths(folder=self.folder, job_id=job_id).move_temporary_file(
             path, "submission_file", keep_as_symlink=True
         )
         return job_id
-
-    def _make_submission_file_text(self, command: str, uid: str) -> str:
-        del uid
-        return self._script(command, None)
 
     def _script(self, command: str, array: int | None) -> str:
         paths = utils.JobPaths(folder=self.folder)
@@ -236,16 +241,19 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
         Raises:
             SlurmRefusedError: with sbatch's own words.
             SlurmUnavailableError: if slurmctld cannot be reached.
+            SubmissionUnclearError: if there may be a job all the same.
         """
         try:
             code, out, err = self._run(["sbatch", "--parsable", str(path)])
-        except SlurmUnavailableError as error:  # it may have taken the job before it fell silent
+        except SlurmUnavailableError as error:
+            if not isinstance(error.__cause__, subprocess.TimeoutExpired):
+                raise  # there is no sbatch or no slurm.conf: nothing was begun
             raise SubmissionUnclearError(f"sbatch {path}: {error}", _LOOK) from error
         if not code:
-            return self._get_job_id_from_submission_command(out)
+            return _job_id(out)
         lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in err.strip().splitlines()]
         said = " ".join(lines) or (f"exit code {code}" if code > 0 else f"signal {-code} ended it")
-        if code < 0 or any(words in said for words in _UNCLEAR):
+        if code < 0 or may_have_arrived(said):  # slurmctld may have made the job all the same
             raise SubmissionUnclearError(f"sbatch {path}: {said}", _LOOK)
         if is_unreachable(said):
             raise unavailable(err)
@@ -254,15 +262,14 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
             "mend the experiment; preflight does not know every rule of a site",
         )
 
-    @staticmethod
-    def _get_job_id_from_submission_command(string: bytes | str) -> str:
-        """The id in the output of ``sbatch --parsable``: its last line, since a cli_filter may print before it."""
-        text = string.decode() if isinstance(string, bytes) else string
-        last = text.strip().rpartition("\n")[2]
-        match = re.fullmatch(r"(\d+)(?:;\S+)?", last.strip())
-        if not match:
-            raise SubmissionUnclearError(f"sbatch printed no job id but {text.strip()!r}", _LOOK)
-        return match[1]
+
+def _job_id(printed: str) -> str:
+    """The id in the output of ``sbatch --parsable``: its last line, since a cli_filter may print before it."""
+    last = printed.strip().rpartition("\n")[2]
+    match = re.fullmatch(r"(\d+)(?:;\S+)?", last.strip())
+    if not match:
+        raise SubmissionUnclearError(f"sbatch printed no job id but {printed.strip()!r}", _LOOK)
+    return match[1]
 
 
 def _experiment(
@@ -277,24 +284,49 @@ def _experiment(
             resources[key] = (
                 str(resources[key]).lower() if isinstance(resources[key], bool) else str(resources[key])
             )
+    extra = parameters.get("additional_parameters") or {}
+    if not isinstance(extra, Mapping):
+        raise ConfigError(
+            f"additional_parameters: got {extra!r}; accepted is a mapping of sbatch's options",
+            'write {"nice": 5}',
+        )
     return Experiment(
         name=str(parameters.get("job_name", "submitit")),
         resources=Resources(
-            time=format_duration(parameters.get("time", 5) * 60),
-            srun_args=[*srun_args, *(parameters.get("srun_args") or [])],
-            extra=dict(parameters.get("additional_parameters") or {}),
+            time=format_duration(_minutes(parameters) * 60),
+            srun_args=[*srun_args, *_lines(parameters, "srun_args")],
+            extra=dict(extra),
             **resources,
         ),
         requeue=Requeue(
             signal=slurm.SlurmJobEnvironment.USR_SIG, signal_lead=int(parameters.get("signal_delay_s", 90))
         ),
         env=Env(
-            setup=list(parameters.get("setup") or []),
-            teardown=list(parameters.get("teardown") or []),
+            setup=_lines(parameters, "setup"),
+            teardown=_lines(parameters, "teardown"),
             vars={"SUBMITIT_EXECUTOR": "slurmkit"},
         ),
         payload=Payload("command", list(argv)),
     )
+
+
+def _lines(parameters: Mapping[str, Any], key: str) -> list[str]:
+    """A list of texts: a text alone would be taken letter by letter."""
+    value = parameters.get(key) or []
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(f"{key}: got {value!r}; accepted is a list of texts", f"write [{str(value)!r}]")
+    return list(value)
+
+
+def _minutes(parameters: Mapping[str, Any]) -> float:
+    """The time limit. To Slurm 0 is no limit, to submitit a job that is out of time at once."""
+    value: Any = parameters.get("time", 5)
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ConfigError(
+            f"time: got {value!r}; accepted are minutes above 0, or Slurm's text such as 1-12:00:00",
+            "leave it out for 5 minutes",
+        )
+    return value
 
 
 def _adopt_slurm_names() -> None:
@@ -311,8 +343,7 @@ def _adopt_slurm_names() -> None:
             kwargs = {re.sub(r"^slurm_", "slurmkit_", key): value for key, value in kwargs.items()}
         original(self, **kwargs)
 
-    if not hasattr(original, "__wrapped__"):
-        submitit.AutoExecutor._internal_update_parameters = renamed  # type: ignore[method-assign]  # noqa: SLF001
+    submitit.AutoExecutor._internal_update_parameters = renamed  # type: ignore[method-assign]  # noqa: SLF001
 
 
 _adopt_slurm_names()

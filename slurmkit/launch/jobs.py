@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from slurmkit.cluster.client import SlurmClient
     from slurmkit.launch.ledger import Run
 
-__all__ = ["jobs_of"]
+__all__ = ["adopt", "jobs_of"]
 
 #: How the folder of a run begins in its script, and how a script submitted by hand ends it.
 _RUN_DIR = "export SLURMKIT_RUN_DIR="
@@ -43,7 +43,7 @@ def jobs_of(run: Run, client: SlurmClient) -> tuple[dict[int, str], dict[str, Ta
     if run.by_hand:
         return _by_hand(run, run.by_hand, client)
     newest: dict[int, str] = {}
-    attempts = run.attempts() or _adopted(run, client)
+    attempts = run.attempts() or adopt(run, client)
     for attempt in attempts:
         for index, point in enumerate(attempt.tasks):
             newest[point] = attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"
@@ -82,7 +82,7 @@ def _is_made_by(run: Run, state: TaskState) -> bool:
 
 def _is_called(state: TaskState, name: str | None) -> bool:
     """Whether the accounting knows a job by this name, which it may not have heard yet."""
-    return state.made_from in {"", "allocation", name} or folder_name(state.made_from) == name
+    return state.made_from in ("", "allocation", name) or folder_name(state.made_from) == name
 
 
 def _script_names(run: Run, job_id: str, client: SlurmClient) -> bool:
@@ -102,8 +102,16 @@ def _script_names(run: Run, job_id: str, client: SlurmClient) -> bool:
     return False
 
 
-def _adopted(run: Run, client: SlurmClient) -> list[Attempt]:
-    """Record the job of a run whose submission was killed before it could: Slurm knows it by its script."""
+def adopt(run: Run, client: SlurmClient) -> list[Attempt]:
+    """Record the job of a run whose submission was killed before it could: Slurm knows it by its script.
+
+    Args:
+        run: a run without a record of a submission.
+        client: how Slurm is asked.
+
+    Returns:
+        The submission, or none where Slurm knows no job of this script.
+    """
     scripts = dict.fromkeys(str(path / "job.sbatch") for path in (run.path, run.path.resolve()))
     job_id = next(filter(None, map(client.job_of, scripts)), None)
     if job_id is None:

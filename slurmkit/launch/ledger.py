@@ -7,8 +7,9 @@ import json
 import os
 import re
 import secrets
+import shlex
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,16 @@ from slurmkit.runtime.records import append_lines, read_json_lines, write_atomic
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Attempt", "PointStatus", "Run", "find_point", "find_run", "is_run", "new_run_path"]
+__all__ = ["Attempt", "PointStatus", "Run", "default_runs_dir", "is_run", "new_run_path"]
 
 #: What a script that was submitted by hand calls its folder: name and job id. A run of ours without its
 #: manifest, which was killed while it was made, can end in digits too.
 _BY_HAND = re.compile(r"(?!.*-\d{8}-\d{6}-[0-9a-f]{4}$).+-(\d+)")
+#: The id of a job, or of one task of an array.
+_JOB = re.compile(r"\d+(_\d+)?", re.ASCII)
+#: The fields that a record has at least. Lines that have not are passed over, as torn ones are.
+_EXIT = {"job": str, "task": int, "restart": int, "exit": int, "time": int}
+_ENDED = {"point": int, "job": str, "state": str, "reason": str, "nodes": str, "restarts": int, "source": str}
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Attempt:
     cluster: str
     job_id: str
     submitted_at: float
-    """Seconds since the epoch. Slurm may issue a job id twice in a cluster's life: id and time name a job."""
+    """Seconds since the epoch, for people: what tells a job whose id was issued again from ours is its script."""
     points: tuple[int, ...] | None
     """The points that the job array holds, by array index; ``None`` for a single run."""
     differences: tuple[Mapping[str, str], ...] = ()
@@ -81,16 +87,25 @@ class Run:
         return self.path.name
 
     @property
+    def word(self) -> str:
+        """What names this run on a command line in this folder: its id where runs are looked for, else its path."""
+        return self.id if self.path.parent == default_runs_dir().absolute() else shlex.quote(str(self.path))
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """``run.json``."""
         try:
-            manifest: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+            manifest: Any = json.loads((self.path / "run.json").read_text())
         except (OSError, ValueError) as error:
-            raise SlurmkitError(
-                f"{self.path / 'run.json'} cannot be read: {getattr(error, 'strerror', None) or error}",
-                "see that you may read it; restore it, or submit again",
-            ) from error
-        return manifest
+            why = getattr(error, "strerror", None) or error
+        else:
+            if isinstance(manifest, dict):
+                return manifest
+            why = f"it holds no mapping, but {manifest!r:.40}"
+        raise SlurmkitError(
+            f"{self.path / 'run.json'} cannot be read: {why}",
+            "see that you may read it; restore it, or submit again",
+        )
 
     @property
     def by_hand(self) -> str | None:
@@ -110,7 +125,7 @@ class Run:
         A single run that was submitted by hand has it in the submission folder, above the folder of runs or here.
         """
         own = self.point_dir(point) / "log"
-        if self.by_hand and not own.exists():
+        if self.by_hand and point == 0 and not own.exists():
             places = [folder / f"{self.id}.log" for folder in (*self.path.parents, Path.cwd())]
             return next((place for place in places if place.is_file()), own)
         return own
@@ -118,6 +133,13 @@ class Run:
     def started(self) -> list[int]:
         """The points that have a folder: nothing else says which points a run by hand has."""
         return sorted(int(path.name) for path in (self.path / "points").glob("*/*") if path.name.isdecimal())
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether its points are tasks of an array. One by hand shows it: a single run has its log elsewhere."""
+        if self.by_hand:
+            return any((self.point_dir(point) / "log").exists() for point in {0, *self.started()})
+        return bool(self.points())
 
     def points(self) -> list[dict[str, Any]]:
         """``points.jsonl``: index and overrides of each point; empty for a single run."""
@@ -131,15 +153,7 @@ class Run:
     @staticmethod
     def _attempt(path: Path) -> Attempt:
         try:
-            record = json.loads(path.read_text())
-            points = record["points"]
-            return Attempt(
-                cluster=record["cluster"],
-                job_id=record["job_id"],
-                submitted_at=record["submitted_at"],
-                points=None if points is None else tuple(points),
-                differences=tuple(record["differences"]),
-            )
+            return _attempt_in(json.loads(path.read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SlurmkitError(
                 f"{path} is no record of a submission: {getattr(error, 'strerror', None) or repr(error)}",
@@ -148,13 +162,12 @@ class Run:
 
     def ended(self) -> dict[str, PointStatus]:
         """The final states that Slurm has told, by job or task id: ``ended.jsonl``, the last line counts."""
-        known = {field.name for field in fields(PointStatus)}
-        found = [
-            PointStatus(**record)
-            for record in read_json_lines(self.path / "ended.jsonl")
-            if record.keys() == known
-        ]
-        return {status.job: status for status in found}
+        lines = read_json_lines(self.path / "ended.jsonl")
+        return {
+            line["job"]: PointStatus(**{key: line[key] for key in _ENDED})
+            for line in lines
+            if _is(line, _ENDED)
+        }
 
     def keep_ended(self, ended: Mapping[str, PointStatus]) -> None:
         """Append final states that are not kept yet; a folder of somebody else's stays as it is."""
@@ -193,10 +206,42 @@ class Run:
         newest: dict[int, dict[str, Any]] = {}
         for path in sorted((self.path / "exits").glob("*.jsonl")):
             for record in read_json_lines(path):
+                if not _is(record, _EXIT):
+                    continue
                 known = newest.get(record["task"])
                 if known is None or (record["time"], record["restart"]) >= (known["time"], known["restart"]):
                     newest[record["task"]] = record
         return newest
+
+
+def _attempt_in(record: Mapping[str, Any]) -> Attempt:
+    """What ``add_attempt`` has written.
+
+    Raises:
+        KeyError, TypeError, ValueError: for anything else.
+    """
+    points = record["points"]
+    if not re.fullmatch(r"[0-9]+", record["job_id"]) or not all(type(point) is int for point in points or ()):
+        raise ValueError(f"job_id {record['job_id']!r}, points {points!r:.40}")
+    return Attempt(
+        cluster=str(record["cluster"]),
+        job_id=record["job_id"],
+        submitted_at=record["submitted_at"],
+        points=None if points is None else tuple(points),
+        differences=tuple(record["differences"]),
+    )
+
+
+def _is(record: Mapping[str, Any], types: Mapping[str, type]) -> bool:
+    """Whether a line is a record of a job: a folder that people share can hold anything."""
+    return all(isinstance(record.get(key), kind) for key, kind in types.items()) and bool(
+        _JOB.fullmatch(record["job"])
+    )
+
+
+def default_runs_dir() -> Path:
+    """Where runs are looked for, and made, when nobody says where: ``SLURMKIT_RUNS_DIR``, else ``runs``."""
+    return Path(os.environ.get("SLURMKIT_RUNS_DIR") or "runs")
 
 
 def new_run_path(runs_dir: Path, name: str) -> Path:
@@ -247,87 +292,3 @@ def is_run(folder: Path) -> bool:
             by_hand and all((folder / part).is_dir() for part in ("points", "exits"))
         )
     return False
-
-
-def find_run(word: str, runs_dir: Path) -> Run:
-    """The run that a person means.
-
-    Args:
-        word: a run folder, a run id, a Slurm job id, or ``last``.
-        runs_dir: where run ids and job ids are looked for.
-
-    Raises:
-        RunNotFoundError: naming the runs that there are.
-    """
-    return find_point(word, runs_dir)[0]
-
-
-def find_point(word: str, runs_dir: Path) -> tuple[Run, int | None]:
-    """The run that a person means, and the point of it where the word names one.
-
-    Args:
-        word: as in ``find_run``, or the id of an array task: ``12_3``.
-        runs_dir: as in ``find_run``.
-
-    Raises:
-        RunNotFoundError: naming the runs that there are, or the tasks of the array.
-    """
-    if is_run(Path(word)):
-        return Run(word), None
-    runs = _runs(runs_dir)
-    if word == "last" and runs:
-        return runs[-1], None
-    job, _, task = word.partition("_")
-    for run in reversed(runs):
-        if run.id == word:
-            return run, None
-        if job.isdecimal() and (not task or task.isdecimal()):
-            if run.by_hand == job:
-                return run, int(task) if task else None
-            for attempt in reversed(run.attempts()):
-                if attempt.job_id == job:
-                    return run, _point_of(attempt, task, run)
-    raise _unknown(word, runs_dir, runs)
-
-
-def _runs(runs_dir: Path) -> list[Run]:
-    """All runs there, oldest first."""
-
-    def made_at(path: Path) -> float:
-        with contextlib.suppress(OSError):
-            return (path / "run.json").stat().st_mtime
-        with contextlib.suppress(OSError):
-            return (path / "points").stat().st_mtime  # made by its script, and never changed again
-        return 0.0
-
-    return [Run(path) for path in sorted(filter(is_run, runs_dir.glob("*")), key=made_at)]
-
-
-def _point_of(attempt: Attempt, task: str, run: Run) -> int | None:
-    if not task:
-        return None
-    tasks = () if attempt.points is None else attempt.points
-    if int(task) >= len(tasks):
-        has = f"has the tasks 0 to {len(tasks) - 1}" if tasks else "is no array"
-        raise RunNotFoundError(
-            f"no task {task} of job {attempt.job_id}, which {has}", f"see them with: slurmkit status {run.id}"
-        )
-    return tasks[int(task)]
-
-
-def _unknown(word: str, runs_dir: Path, runs: Sequence[Run]) -> RunNotFoundError:
-    names = ", ".join(run.id for run in runs[-5:]) or "none"
-    said = f"no run {word!r} in {runs_dir.absolute()}; the newest there: {names}"
-    if os.sep in word:
-        said = f"{word} is no run folder: there is no run.json in it that you may read"
-    elif not runs_dir.is_dir():
-        said = f"no run {word!r}: there is no folder {runs_dir.absolute()}"
-    return RunNotFoundError(
-        said,
-        "give a run folder, a run id, a Slurm job id or last; --runs-dir names another folder of runs"
-        + (
-            "; a job that was submitted by hand has its folder once it starts"
-            if word.partition("_")[0].isdecimal()
-            else ""
-        ),
-    )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from slurmkit.cluster.client import SlurmClient
 
-__all__ = ["UNFINISHED", "TaskState", "job_ids", "task_states"]
+__all__ = ["UNFINISHED", "TaskState", "job_ids", "queued", "task_states"]
 
 #: States of a job that has not ended for good. (A preempted job that comes back is PENDING at once; one that
 #: stays PREEMPTED was not to be requeued.)
@@ -65,8 +65,13 @@ def task_states(client: SlurmClient, names: Sequence[str]) -> dict[str, TaskStat
     found = asked(map(_from_queue, client.queue(job_ids(names))))
     forgotten = wanted.difference(found, (state.job_id for state in found.values()))
     if forgotten:
-        found = asked(map(_from_history, client.history(job_ids(forgotten)) or [])) | found
+        found = asked(map(_from_history, client.history(job_ids(forgotten)))) | found
     return found
+
+
+def queued(client: SlurmClient, job_id: str) -> TaskState | None:
+    """What the queue knows by this id, which may be that of one task beside the id of its array."""
+    return next(map(_from_queue, client.queue([job_id])), None)
 
 
 def job_ids(names: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmkit import __version__
-from slurmkit.cluster.client import SlurmClient, open_client
+from slurmkit.cluster.client import open_client
 from slurmkit.compiler.plan import JobPlan, Place, compile_job
 from slurmkit.errors import PreflightError, SlurmkitError, SubmissionUnclearError
 from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
@@ -22,6 +22,7 @@ from slurmkit.launch.readback import differences
 from slurmkit.launch.snapshot import Project, copy_project, find_project
 
 if TYPE_CHECKING:
+    from slurmkit.cluster.client import SlurmClient
     from slurmkit.cluster.model import ClusterSnapshot
     from slurmkit.config.schema import Experiment
 
@@ -39,8 +40,6 @@ def submit(
     points: Sequence[Sequence[str]] | None = None,
     *,
     force: bool = False,
-    client: SlurmClient | None = None,
-    cwd: Path | None = None,
     say: Say = _silent,
 ) -> Run:
     """Submit a run, or a sweep as one job array.
@@ -52,8 +51,6 @@ def submit(
         experiment: what to run.
         points: the overrides of each point of a sweep; ``None`` for a single run.
         force: submit even what preflight calls impossible.
-        client: how Slurm is asked; by default its own commands.
-        cwd: the submission folder; by default the current one.
         say: receives one line for each finding, for each difference between what was asked and taken, and for
             the job that was submitted.
 
@@ -61,8 +58,7 @@ def submit(
         PreflightError: if the plan can never run.
         SlurmRefusedError: with sbatch's own words.
     """
-    client = client or open_client()
-    cwd = (cwd or Path.cwd()).absolute()
+    client, cwd = open_client(), Path.cwd()
     snapshot = client.snapshot()
     path = new_run_path(cwd / experiment.runs_dir, experiment.name)
     project = _project(experiment, cwd)
@@ -78,7 +74,7 @@ def submit(
                     copy_project(project, path / "code", experiment.snapshot.max_mb)
                     experiment = _from_snapshot(experiment, project, path)
                 plan = compile_job(experiment, snapshot, place, points=points)
-                write_manifest(path, _manifest(experiment, project, snapshot), plan.script, points)
+                write_manifest(path, _manifest(experiment, cwd, project, snapshot), plan.script, points)
             job_id = _sbatch(path, client)
         # There is a job now: whatever fails from here on, its folder stays.
         return _record(
@@ -147,12 +143,13 @@ def _sbatch(path: Path, client: SlurmClient) -> str:
     script = path / "job.sbatch"
     try:
         return SlurmkitExecutor(path).submit_script(script)
-    except SubmissionUnclearError:
+    except SubmissionUnclearError as error:
         with contextlib.suppress(SlurmkitError):
             job_id = client.job_of(str(script))
             if job_id is not None:
                 return job_id
-        raise
+        kept = f"the run folder {path} is kept; it is looked for again by: slurmkit status {Run(path).word}"
+        raise SubmissionUnclearError(error.message, f"{error.hint}; {kept}") from error
 
 
 def _record(run: Run, attempt: Attempt, plan: JobPlan, client: SlurmClient, say: Say) -> Run:
@@ -171,7 +168,7 @@ def _record(run: Run, attempt: Attempt, plan: JobPlan, client: SlurmClient, say:
             f"make room there; end the job with: scancel {attempt.job_id}",
         ) from error
     held = "" if size is None else f" with {size} point{'s' * (size != 1)}"
-    say(f"submitted job {attempt.job_id}{held}; see: slurmkit status {run.id}")
+    say(f"submitted job {attempt.job_id}{held}; see: slurmkit status {run.word}")
     for item in attempt.differences:
         say(f"Slurm took {item['option']} as {item['got']}; asked was {item['asked']}")
     if unread:
@@ -211,14 +208,16 @@ def check_plan(plan: JobPlan, *, force: bool, say: Say) -> None:
         )
 
 
-def _manifest(experiment: Experiment, project: Project, snapshot: ClusterSnapshot) -> dict[str, Any]:
+def _manifest(
+    experiment: Experiment, cwd: Path, project: Project, snapshot: ClusterSnapshot
+) -> dict[str, Any]:
     trainer: Mapping[str, Any] = experiment.config.get("trainer") or {}
     return {
         "version": 1,
         "name": experiment.name,
         "created_at": time.time(),
         "argv": sys.argv,
-        "cwd": str(Path.cwd()),
+        "cwd": str(cwd),
         "command": experiment.payload.command,
         "config": experiment.config,
         "seed": trainer.get("seed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.errors import SlurmUnavailableError
+from slurmkit.errors import RunNotFoundError, SlurmUnavailableError
 from slurmkit.launch.jobs import jobs_of
 from slurmkit.launch.ledger import PointStatus
 from slurmkit.launch.states import UNFINISHED, TaskState, job_ids
@@ -19,28 +19,42 @@ if TYPE_CHECKING:
 __all__ = ["cancel_run", "is_live", "run_status", "summary", "wait_for"]
 
 
-def run_status(run: Run, client: SlurmClient) -> list[PointStatus]:
+def run_status(run: Run, client: SlurmClient, point: int | None = None) -> list[PointStatus]:
     """The state of every point of a run, by its newest submission.
 
     What Slurm says is kept in the run folder once it is final, since Slurm forgets (without accounting,
     after MinJobAge). Of a job that ended unseen the batch script's exit record tells what it can; one
     without a record is LOST.
 
+    Args:
+        run: the run.
+        client: how Slurm is asked.
+        point: the only point to tell of; ``None`` for all of them.
+
     Raises:
         ConfigError: if the run was submitted to another cluster than the one that is asked.
+        RunNotFoundError: if it has no such point.
     """
     newest, states = jobs_of(run, client)
     known, exits = run.ended(), run.exits()
     statuses = [
-        _told(point, states[name])
+        _told(number, states[name])
         if name in states
-        else known.get(name) or _from_exit(point, name, exits.get(point))
-        for point, name in sorted(newest.items())
+        else known.get(name) or _from_exit(number, name, exits.get(number))
+        for number, name in sorted(newest.items())
     ]
     run.keep_ended(
         {item.job: item for item in statuses if item.source in _SLURM and item.state not in UNFINISHED}
     )
-    return statuses
+    if point is None:
+        return statuses
+    if point not in newest:
+        raise RunNotFoundError(
+            f"no point {point} of {run.id}: "
+            + (f"it has {len(newest)}, the last is {max(newest)}" if newest else "no submission is recorded"),
+            f"see them with: slurmkit status {run.word}",
+        )
+    return [status for status in statuses if status.point == point]
 
 
 _SLURM = frozenset({"squeue", "sacct"})
@@ -82,13 +96,14 @@ def cancel_run(run: Run, client: SlurmClient, point: int | None = None) -> list[
 
     Returns:
         The ids of the jobs (of the one task) that were cancelled.
+
+    Raises:
+        ConfigError: as ``run_status``.
+        RunNotFoundError: as ``run_status``.
     """
-    live = [status for status in run_status(run, client) if is_live(status)]
-    if point is None:
-        jobs = job_ids(status.job for status in live)
-    else:
-        live = [status for status in live if status.point == point]
-        jobs = [status.job for status in live]
+    live = [status for status in run_status(run, client, point) if is_live(status)]
+    names = [status.job for status in live]
+    jobs = job_ids(names) if point is None else names
     if jobs:
         client.cancel(jobs)
         ends = {
@@ -107,7 +122,11 @@ def summary(statuses: Iterable[PointStatus]) -> dict[str, int]:
 
 
 def wait_for(
-    run: Run, client: SlurmClient, pause: Any, patience: int = 20, say: Callable[[str], None] | None = None
+    run: Run,
+    client: SlurmClient,
+    pause: Callable[[float], object],
+    patience: int = 20,
+    say: Callable[[str], None] | None = None,
 ) -> list[PointStatus]:
     """Wait until every point of a run has ended.
 

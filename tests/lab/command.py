@@ -15,7 +15,9 @@ from unittest import mock
 from polling import wait_until
 
 from slurmkit.cli import main
-from slurmkit.launch.ledger import Run, find_run
+from slurmkit.cluster.client import open_client
+from slurmkit.launch.ledger import Run
+from slurmkit.launch.search import find_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +35,14 @@ def command(*words: str) -> str:
     return "payload.command=[" + ",".join("'" + word.replace("'", "\\'") + "'" for word in words) + "]"
 
 
-def folders(cwd: Path) -> list[str]:
+def folders(cwd: Path, runs_dir: str = "runs") -> list[str]:
     """What is in the folder of runs, beside the file that hides it from git."""
-    return sorted(path.name for path in (cwd / "runs").iterdir() if path.name != ".gitignore")
+    return sorted(path.name for path in (cwd / runs_dir).iterdir() if path.name != ".gitignore")
 
 
 def job_of(cwd: Path, run: str | Path = "last") -> str:
     """The job id of a run's newest submission."""
-    return find_run(str(run), cwd / "runs").attempts()[-1].job_id
+    return find_point(str(run), cwd / "runs", open_client())[0].attempts()[-1].job_id
 
 
 def log_of(run: str | Path) -> Path:
@@ -83,7 +85,7 @@ def slurmkit(lab: Lab, cwd: Path, *words: str, code: int = 0, **env: str) -> sub
         with contextlib.redirect_stdout(out):
             got = main.run(list(words))
             out.flush()
-        stdout = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        stdout = out.buffer.getvalue().decode()
     assert got == code, f"slurmkit {' '.join(words)}: exit code {got}\n{stdout}\n{err.getvalue()}"
     return subprocess.CompletedProcess(words, got, stdout, err.getvalue())
 

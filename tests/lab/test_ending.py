@@ -90,7 +90,7 @@ def test_cancel_ends_a_run(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_one_point_of_a_sweep(lab: Lab, tmp_path: Path) -> None:
-    """``JOB_1`` names one point for status, logs and cancel, and the others live on."""
+    """``JOB_1``, or the id that the task itself sees, names one point for status, logs and cancel; the others live on."""
     words = ("-m", *ONE, "+env.vars.X=0", "trainer.seed=1,2,3")
     run = submit(lab, tmp_path, *words, command("bash", "-c", 'echo "$@"; exec sleep 300', "me"))
     job = job_of(tmp_path)
@@ -98,6 +98,13 @@ def test_one_point_of_a_sweep(lab: Lab, tmp_path: Path) -> None:
         wait_printed(run / "points" / "0" / str(point) / "log")
     assert [point["job"] for point in status(lab, tmp_path, f"{job}_1")] == [f"{job}_1"]
     assert slurmkit(lab, tmp_path, "logs", f"{job}_1").stdout == "trainer.seed=2\n"
+    listed = lab.run(["squeue", "--noheader", f"--jobs={job}", "--format=%A %F_%K"]).stdout.splitlines()
+    seen = dict(
+        line.split() for line in listed if line.split()[0] != job
+    )  # SLURM_JOB_ID, but the last has the array's
+    assert len(seen) == 2
+    for own, task in seen.items():
+        assert [point["job"] for point in status(lab, tmp_path, own)] == [task]
     slurmkit(lab, tmp_path, "cancel", f"{job}_1")
     wait_until(
         lambda: status(lab, tmp_path, f"{job}_1")[0]["state"] == "CANCELLED", 30, "the point to be cancelled"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from command import command, submit
+from command import command, fake, submit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,8 @@ LATER = ("+resources.extra.begin=2037-01-01", "payload=command", command("hostna
     ids=["a node's", "a task's", "gres", "defaults", "throttle"],
 )
 def test_what_was_asked_is_what_is_shown(lab: Lab, tmp_path: Path, words: tuple[str, ...]) -> None:
-    """Every option that Slurm shows is read back in Slurm's spelling, and none is called different."""
-    run = submit(lab, tmp_path, *words, *LATER)
-    assert json.loads((run / "attempts" / "0001.json").read_text())["differences"] == []
+    """The one option that a site rewrites is called different, and none that Slurm only spells in another way."""
+    path = fake(tmp_path, "sbatch", f'exec {shutil.which("sbatch")} --job-name=rewritten "$@"')
+    run = submit(lab, tmp_path, *words, *LATER, PATH=path)
+    differences = json.loads((run / "attempts" / "0001.json").read_text())["differences"]
+    assert [(item["option"], item["got"]) for item in differences] == [("--job-name", "rewritten")]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +30,7 @@ from command import (
     wait_ended,
     wait_idle,
 )
+from polling import wait_until
 
 from slurmkit import load_experiment
 from slurmkit import submit as submit_experiment
@@ -127,15 +131,46 @@ def test_the_job_keeps_the_persons_language(lab: Lab, tmp_path: Path) -> None:
 def test_an_sbatch_that_lost_the_answer_loses_no_job(lab: Lab, tmp_path: Path) -> None:
     """Sbatch submits, then its socket times out: the job is found by its script, and the run folder stays."""
     said = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
-    path = fake(tmp_path, "sbatch", f"{_real('sbatch')} \"$@\" >/dev/null; echo '{said}' >&2; exit 1")
+    path = fake(tmp_path, "sbatch", f"{shutil.which('sbatch')} \"$@\" >/dev/null; echo '{said}' >&2; exit 1")
     run = submit(lab, tmp_path, *ONE, command("true"), PATH=path)
     assert wait_ended(lab, tmp_path, run) == ["COMPLETED"]
 
 
-def _real(program: str) -> str:
-    return subprocess.run(
-        ["bash", "-c", f"command -v {program}"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+def test_an_unclear_sbatch_keeps_the_run_folder(lab: Lab, tmp_path: Path) -> None:
+    """No job is found after sbatch timed out, but one may come: the folder stays, is named, and is looked at again."""
+    said = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+    path = fake(tmp_path, "sbatch", f"echo '{said}' >&2; exit 1")
+    err = slurmkit(lab, tmp_path, "submit", *ONE, command("true"), code=1, PATH=path).stderr
+    (run,) = folders(tmp_path)
+    assert "Socket timed out" in err
+    assert f"{tmp_path}/runs/{run} is kept" in err
+    assert f"slurmkit status {run}" in err
+    assert "no submission is recorded" in slurmkit(lab, tmp_path, "status", run).stderr
+    job = lab.run(
+        ["sbatch", "--parsable", f"{tmp_path}/runs/{run}/job.sbatch"]
+    ).stdout.strip()  # it came late
+    assert [point["job"] for point in status(lab, tmp_path, run)] == [job]
+
+
+@pytest.mark.parametrize("verb", ["status", "cancel"])
+def test_a_lost_record_is_found_by_the_jobs_id(lab: Lab, tmp_path: Path, verb: str) -> None:
+    """A submission that was killed before its record: the job's id alone, as squeue shows it, finds the run."""
+    run = submit(lab, tmp_path, *ONE, command("sleep", "300"))
+    job = job_of(tmp_path)
+    shutil.rmtree(run / "attempts")
+    done = slurmkit(lab, tmp_path, verb, job)
+    assert done.stderr.startswith(f"{run.name}: ")
+    assert (f"cancelled job {job}" in done.stderr) is (verb == "cancel")
+    assert job_of(tmp_path) == job
+
+
+def test_what_is_said_to_be_typed_finds_the_run(lab: Lab, tmp_path: Path) -> None:
+    """Whatever folder a run lies in, and wherever verbs look for it, the words that submit prints for status are the words that show it."""
+    for words, env in (((), {}), (("runs_dir='my runs'",), {}), ((), {"SLURMKIT_RUNS_DIR": "other"})):
+        err = slurmkit(lab, tmp_path, "submit", *ONE, command("true"), *words, **env).stderr
+        _, verb, word = shlex.split(err.partition("see: ")[2])
+        assert slurmkit(lab, tmp_path, verb, word, **env).stdout
+    assert [len(folders(tmp_path, name)) for name in ("runs", "my runs", "other")] == [1, 1, 1]
 
 
 #: Where a submission is when it is hit: which program it runs then, with which words, and before or after that.
@@ -160,19 +195,32 @@ def hit_at(lab: Lab, folder: Path, moment: str, blow: str) -> int:
     path = fake(
         folder.parent / f"{folder.name}.bin",
         program,
-        f'real() {{ {_real(program)} "$@"; }}\n'
+        f'real() {{ {shutil.which(program)} "$@"; }}\n'
         f'case "$*" in {words}) {before}\nreal "$@"; code=$?\n{after}\nexit $code;; *) real "$@";; esac',
     )
-    return subprocess.run(
+    with subprocess.Popen(
         [Path(sys.executable).parent / "slurmkit", "submit", *ONE, command("sleep", "300"), f"name={moment}"],
         cwd=folder,
         env={**lab.env, "PATH": path},
         start_new_session=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        timeout=120,
-        check=False,
-    ).returncode
+    ) as hit:
+        code = hit.wait(120)
+    # An sbatch that outlives its submission goes on to submit.
+    wait_until(lambda: not session(hit.pid), 60, f"the session of {moment} to end")
+    return code
+
+
+def session(leader: int) -> list[str]:
+    """What still runs of a session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            state, _, _, sid, *_ = stat.read_text().rpartition(")")[2].split()
+            if int(sid) == leader and state != "Z":
+                found.append(stat.parent.name)
+    return found
 
 
 @pytest.mark.parametrize("blow", [CTRL_C, KILL], ids=["ctrl-c", "kill"])

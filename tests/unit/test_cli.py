@@ -46,8 +46,8 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["compil"], "compile"),
-        (["frobnicate"], "submit"),
+        (["compil"], "did you mean compile?"),
+        (["frobnicate"], "accepted are compile, submit"),
         (["--nope"], "--nope"),
         (["status"], "RUN"),
         (["submit", "--nope"], "--nope"),

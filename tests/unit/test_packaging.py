@@ -37,7 +37,7 @@ def run(site: Path, code: str, cwd: Path) -> str:
 
 @pytest.mark.parametrize("name", ["conf", "sbatch_templates", "prolog_epilog"])
 def test_the_wheel_brings_every_data_file(site: Path, name: str) -> None:
-    """Configs, templates and hooks arrive whole; the hooks stay executable in an editable install."""
+    """Configs, templates and hooks arrive, every file of them."""
     listed = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "-z", name], capture_output=True, text=True, check=True
     ).stdout

@@ -40,7 +40,7 @@ def test_a_header_is_no_data(capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert capsys.readouterr().out == "0\ta b c\n"
     monkeypatch.setattr(sys, "stdout", Terminal())
     print_rows(("POINT", "REASON"), [(0, "x")])
-    assert sys.stdout.getvalue().split() == ["POINT", "REASON", "0", "x"]  # type: ignore[attr-defined]
+    assert sys.stdout.getvalue().split() == ["POINT", "REASON", "0", "x"]
 
 
 def test_a_script_is_exact_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:

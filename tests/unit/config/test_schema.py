@@ -181,3 +181,10 @@ def test_signals_are_sbatchs(signal: str) -> None:
 def test_a_program_is_signalled_where_somebody_asked(kind: str, requeue: Requeue, signal: str | None) -> None:
     """SIGUSR1 ends a program that does not know it: unasked, the trainer alone gets it."""
     assert Experiment(payload=Payload(kind, ["a"]), requeue=requeue).signal == signal
+
+
+def test_an_empty_folder_of_runs_is_refused() -> None:
+    """``SLURMKIT_RUNS_DIR=`` would put runs into the current folder, where no verb looks for them."""
+    with pytest.raises(ConfigError, match="runs_dir: an empty path") as caught:
+        Experiment(runs_dir="")
+    assert "SLURMKIT_RUNS_DIR" in caught.value.hint

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import submitit
 
-from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError, SubmissionUnclearError
+from slurmkit.cluster import command
+from slurmkit.errors import (
+    ConfigError,
+    SlurmkitError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    SubmissionUnclearError,
+)
+from slurmkit.launch import executor as executor_module
 from slurmkit.launch.executor import SlurmkitExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from slurmkit.cluster.client import SlurmClient
 
 
 @pytest.fixture(autouse=True)
@@ -107,12 +118,95 @@ def test_slurms_own_times_are_taken(tmp_path: Path, limit: object, line: str) ->
     assert f"#SBATCH --time={line}" in sbatch.script.splitlines()
 
 
-def test_a_refused_array_leaves_nothing(tmp_path: Path) -> None:
-    """Pickles and script of an array that sbatch refuses are gone again."""
-    executor = auto(tmp_path / "logs", Sbatch(1, "", "sbatch: error: Batch job submission failed: no\n"))
-    with pytest.raises(SlurmRefusedError):
-        executor.map_array(max, [1, 2], [3, 4])
+REFUSED = "sbatch: error: Batch job submission failed: no\n"
+AWAY = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n"
+UNCLEAR = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"
+
+
+@pytest.mark.parametrize("size", [1, 2], ids=["one function", "an array"])
+@pytest.mark.parametrize(
+    ("err", "kind"), [(REFUSED, SlurmRefusedError), (AWAY, SlurmUnavailableError), (UNCLEAR, SubmissionUnclearError)]
+)  # fmt: skip
+def test_what_is_not_submitted_leaves_nothing(
+    tmp_path: Path, size: int, err: str, kind: type[Exception]
+) -> None:
+    """Pickles and script are gone again where there is no job, and stay where there may be one that reads them."""
+    executor = auto(tmp_path / "logs", Sbatch(1, "", err))
+    with pytest.raises(kind):
+        executor.map_array(max, *[[1, 2][:size]] * 2)
+    left = sorted(path.suffix for path in (tmp_path / "logs").iterdir())
+    assert left == ([".pkl"] * size + [".sh"] if kind is SubmissionUnclearError else [])
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("exec sleep 100", SubmissionUnclearError), (None, SlurmUnavailableError)], ids=["silent", "missing"]
+)  # fmt: skip
+def test_an_sbatch_that_never_began_made_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str | None, kind: type[Exception]
+) -> None:
+    """One that says nothing for minutes may have made a job; one that is not installed has not."""
+    monkeypatch.setattr(command, "_SBATCH_TIMEOUT", 0.2)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin") + (":/usr/bin:/bin" if code else ""))
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    if code:
+        (tmp_path / "bin" / "sbatch").write_text(f"#!/bin/sh\n{code}\n")
+        (tmp_path / "bin" / "sbatch").chmod(0o755)
+    with pytest.raises(kind, match="sbatch"):
+        SlurmkitExecutor(tmp_path).submit_script(_script(tmp_path))
+
+
+def test_what_cannot_be_pickled_leaves_nothing(tmp_path: Path) -> None:
+    """Neither a function that cannot be pickled nor one that is too large leaves a file, and nothing is submitted."""
+    executor = auto(tmp_path / "logs", Sbatch())
+    with pytest.raises(TypeError, match="pickle"):
+        executor.map_array(id, [1, threading.Lock()])
+    executor._executor.max_pickle_size_gb = 1e-6
+    with pytest.raises(SlurmkitError, match="accepted are 1e-06 GB"):
+        executor.submit(len, b"x" * 2000)
     assert not list((tmp_path / "logs").iterdir())
+    assert not executor._executor._run.script
+
+
+class Watched:
+    """A squeue with one answer: rows, or an error."""
+
+    def __init__(self) -> None:
+        self.answer: list[tuple[str, str]] | Exception = []
+
+    def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        rest = {"RestartCnt": "0", "Reason": "None", "NodeList": "n1", "Command": ""}
+        return [
+            {"ArrayJobID": "17", "ArrayTaskID": task, "State": state, **rest} for task, state in self.answer
+        ]
+
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        return []
+
+
+def test_what_submitit_hears_of_its_jobs() -> None:
+    """One question tells all; one that is not answered changes nothing; what Slurm has forgotten has ended."""
+    slurm = Watched()
+    watcher = executor_module._Watcher(lambda: cast("SlurmClient", slurm))
+    names = ("17_0", "17_1")
+    for name in names:
+        watcher.register_job(name)
+
+    def heard(answer: list[tuple[str, str]] | Exception) -> list[tuple[str, bool]]:
+        slurm.answer = answer
+        watcher.update()
+        return [(watcher.get_state(name, "cache"), watcher.is_done(name, "cache")) for name in names]
+
+    unknown, running = ("UNKNOWN", False), ("RUNNING", False)
+    for error in (SlurmUnavailableError("away"), SlurmRefusedError("no")):
+        assert heard(error) == [unknown, unknown]
+        assert heard([("0", "RUNNING"), ("1", "REQUEUE_HOLD")]) == [running, ("REQUEUE_HOLD", False)]
+        assert heard(error) == [running, ("REQUEUE_HOLD", False)]
+        watcher.clear()
+    assert heard([("0", "TIMEOUT")]) == [("TIMEOUT", True), ("FORGOTTEN", True)]
+    slurm.answer = AssertionError("asked of jobs that have ended")
+    watcher.update()
 
 
 def test_no_job_id_is_an_error(tmp_path: Path) -> None:
@@ -146,6 +240,41 @@ def test_an_unknown_parameter_raises(tmp_path: Path, name: str) -> None:
     """A parameter that means nothing is refused with the names that are accepted."""
     with pytest.raises((NameError, ValueError), match=name.removeprefix("slurm_")):
         auto(tmp_path, Sbatch()).update_parameters(**{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("slurm_setup", "module load x", "list of texts"),
+        ("slurm_teardown", "rm x", "list of texts"),
+        ("slurm_srun_args", "--cpu-bind=none", "list of texts"),
+        ("slurm_setup", [1], "list of texts"),
+        ("slurm_additional_parameters", ["nice"], "mapping"),
+        ("timeout_min", 0, "minutes above 0"),
+        ("timeout_min", -5, "minutes above 0"),
+        ("slurm_time", "0", "minutes above 0"),
+        ("slurm_time", [5], "minutes above 0"),
+        ("slurm_time", float("nan"), "minutes above 0"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(tmp_path: Path, name: str, value: object, said: str) -> None:
+    """A text where a list belongs would be taken letter by letter, and a limit of 0 is none: both are named at once."""
+    with pytest.raises(ConfigError, match=said):
+        auto(tmp_path, Sbatch()).update_parameters(**{name: value})
+
+
+def test_our_renaming_does_not_mind_other_wrappers(tmp_path: Path) -> None:
+    """Somebody else who wraps submitit before us, as a tracer does, switches nothing off."""
+    code = (
+        "import functools, sys, submitit\n"
+        "real = submitit.AutoExecutor._internal_update_parameters\n"
+        "submitit.AutoExecutor._internal_update_parameters = functools.wraps(real)(lambda *a, **k: real(*a, **k))\n"
+        "e = submitit.AutoExecutor(sys.argv[1], cluster='slurmkit')\n"
+        "e.update_parameters(slurm_partition='low'); print(e._executor.parameters['partition'])"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout == "low\n", done.stderr
 
 
 def test_without_srun_no_signal_would_arrive(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from slurmkit.launch.jobs import jobs_of
 from slurmkit.launch.ledger import PointStatus, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from slurmkit.cluster.client import SlurmClient
     from slurmkit.launch.states import TaskState
@@ -27,7 +27,7 @@ class Slurm:
         self,
         kept: str | None,
         queue: Sequence[str] = (),
-        history: Sequence[tuple[str, str]] | None = None,
+        history: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._kept, self._queue, self._history = kept, queue, history
 
@@ -40,23 +40,12 @@ class Slurm:
         rest = {"RestartCnt": "0", "Reason": "None", "NodeList": "", "Command": "/home/me/my.sbatch"}
         return [{"ArrayJobID": "12", "ArrayTaskID": task, "State": "RUNNING", **rest} for task in self._queue]
 
-    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         assert job_ids == ["12"]
-        return self._history and [
+        return [
             {"JobID": job, "State": "TIMEOUT", "NodeList": "n1", "JobName": name}
             for job, name in self._history
         ]
-
-
-def by_hand(folder: Path, points: Sequence[int] = ()) -> Run:
-    """A folder as the script of job 12 makes it; the tasks of an array keep their log there."""
-    (folder / "exp-12" / "exits").mkdir(parents=True)
-    (folder / "exp-12" / "points" / "0" / "0").mkdir(parents=True)
-    for point in points:
-        place = folder / "exp-12" / "points" / str(point // 1000) / str(point)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "log").touch()
-    return Run(folder / "exp-12")
 
 
 def script(folder: Path) -> str:
@@ -69,9 +58,9 @@ def known(run: Run, slurm: Slurm) -> tuple[dict[int, str], dict[str, TaskState]]
 
 
 @pytest.mark.parametrize("name", ["runs", "my runs", "it's", "$(id)", "a\\b", 'q"q'])
-def test_the_script_says_whose_job_it_is(tmp_path: Path, name: str) -> None:
+def test_the_script_says_whose_job_it_is(tmp_path: Path, name: str, by_hand: Callable[..., Path]) -> None:
     """A job whose script names the folder is the run's, however the folder is called and wherever the script lay."""
-    run = by_hand(tmp_path / name)
+    run = Run(by_hand(tmp_path / name))
     jobs, states = known(run, Slurm(script(tmp_path / name), ["N/A"]))
     assert jobs == {0: "12"}
     assert states["12"].state == "RUNNING"
@@ -88,17 +77,17 @@ def test_the_script_says_whose_job_it_is(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_script_may_be_edited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, is_ours: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, is_ours: bool, by_hand: Callable[..., Path]
 ) -> None:
     """A person who keeps the script may name the folder in their own words."""
     monkeypatch.setenv("SCRATCH", str(tmp_path))
     text = f"#!/bin/bash\nexport SLURMKIT_RUN_DIR={line}\n"
-    assert bool(known(by_hand(tmp_path), Slurm(text, ["N/A"]))[1]) is is_ours
+    assert bool(known(Run(by_hand(tmp_path)), Slurm(text, ["N/A"]))[1]) is is_ours
 
 
-def test_the_same_folder_by_another_path_is_the_same(tmp_path: Path) -> None:
+def test_the_same_folder_by_another_path_is_the_same(tmp_path: Path, by_hand: Callable[..., Path]) -> None:
     """A home folder that is mounted, or linked, under two names."""
-    run = by_hand(tmp_path / "runs")
+    run = Run(by_hand(tmp_path / "runs"))
     (tmp_path / "link").symlink_to(tmp_path / "runs")
     assert known(run, Slurm(script(tmp_path / "link"), ["N/A"]))[1]
 
@@ -108,15 +97,17 @@ def test_the_same_folder_by_another_path_is_the_same(tmp_path: Path) -> None:
     [script(Path("/elsewhere")), "#!/bin/bash\necho hi\n", None],
     ids=["another run's", "no script of ours", "another person's"],
 )
-def test_an_id_that_was_issued_again_is_not_ours(tmp_path: Path, kept: str | None) -> None:
+def test_an_id_that_was_issued_again_is_not_ours(
+    tmp_path: Path, kept: str | None, by_hand: Callable[..., Path]
+) -> None:
     """A job of the same id whose script does not name the folder is neither shown nor counted as the run's."""
-    jobs, states = known(by_hand(tmp_path), Slurm(kept, ["0", "1", "2"]))
+    jobs, states = known(Run(by_hand(tmp_path)), Slurm(kept, ["0", "1", "2"]))
     assert (jobs, states) == ({0: "12"}, {})
 
 
-def test_every_task_of_a_sweep_is_there(tmp_path: Path) -> None:
+def test_every_task_of_a_sweep_is_there(tmp_path: Path, by_hand: Callable[..., Path]) -> None:
     """Those that have begun, that were seen to end before they began, and that wait."""
-    run = by_hand(tmp_path, [0, 1000])
+    run = Run(by_hand(tmp_path, points=[0, 1000]))
     run.keep_ended({"12_7": PointStatus(7, "12_7", "CANCELLED", "", "", 0, "squeue")})
     jobs, states = known(run, Slurm(script(tmp_path), ["1000", "2000"]))
     assert jobs == {0: "12_0", 7: "12_7", 1000: "12_1000", 2000: "12_2000"}
@@ -124,7 +115,9 @@ def test_every_task_of_a_sweep_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "told"), [("exp", True), ("allocation", True), ("other", False)])
-def test_the_accounting_is_believed_of_a_job_of_that_name(tmp_path: Path, name: str, told: bool) -> None:
+def test_the_accounting_is_believed_of_a_job_of_that_name(
+    tmp_path: Path, name: str, told: bool, by_hand: Callable[..., Path]
+) -> None:
     """Where the queue has forgotten the job, sacct knows its end; a job of another name is another's."""
-    states = known(by_hand(tmp_path), Slurm(script(tmp_path), history=[("12", name)]))[1]
+    states = known(Run(by_hand(tmp_path)), Slurm(script(tmp_path), history=[("12", name)]))[1]
     assert ("12" in states) is told

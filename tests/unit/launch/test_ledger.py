@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import json
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,21 +14,19 @@ from slurmkit.launch.ledger import (
     Attempt,
     Run,
     create_run,
-    find_point,
-    find_run,
+    is_run,
     new_run_path,
-    write_manifest,
 )
 
-
-def make(runs: Path, name: str = "exp", points: list[list[str]] | None = None) -> Run:
-    path = new_run_path(runs, name)
-    create_run(path)
-    write_manifest(path, {"version": 1, "name": name}, "#!/bin/bash\n", points)
-    return Run(path)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
-def test_a_run_folder_is_private_and_whole(tmp_path: Path) -> None:
+ATTEMPT = '{"cluster": "lab", "job_id": "7", "submitted_at": 0, "points": null, "differences": []}'
+
+
+def test_a_run_folder_is_private_and_whole(tmp_path: Path, make: Callable[..., Run]) -> None:
     """Only its owner reads a run folder, and everything in it comes back as it was written."""
     run = make(tmp_path / "runs", points=[["a=1"], ["a=`id`", "b=x\ny"]])
     assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
@@ -43,14 +41,14 @@ def test_a_run_folder_is_private_and_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/../../b", "..", ".hidden", "a b\tc", "x" * 300, "ü→"])
-def test_odd_names_stay_inside_the_runs(tmp_path: Path, name: str) -> None:
+def test_odd_names_stay_inside_the_runs(tmp_path: Path, name: str, make: Callable[..., Run]) -> None:
     """A name with slashes, dots or blanks makes one visible folder below runs, and nothing beside it."""
     run = make(tmp_path / "runs", name)
     assert run.path.parent == tmp_path / "runs"
     assert not run.path.name.startswith(".")
 
 
-def test_two_login_nodes_never_overwrite_each_other(tmp_path: Path) -> None:
+def test_two_login_nodes_never_overwrite_each_other(tmp_path: Path, make: Callable[..., Run]) -> None:
     """Submissions recorded at the same moment each get a number of their own, and none is lost."""
     run = make(tmp_path / "runs")
     with ThreadPoolExecutor(8) as pool:
@@ -63,7 +61,7 @@ def test_two_login_nodes_never_overwrite_each_other(tmp_path: Path) -> None:
     assert len(list((run.path / "attempts").iterdir())) == 40, "nothing half-written is left"
 
 
-def test_the_newest_life_of_a_point_counts(tmp_path: Path) -> None:
+def test_the_newest_life_of_a_point_counts(tmp_path: Path, make: Callable[..., Run]) -> None:
     """A point that failed and was run again has the newer exit, whichever node wrote it; torn lines are ignored."""
     run = make(tmp_path / "runs")
     (run.path / "exits" / "n2.jsonl").write_text(
@@ -87,60 +85,17 @@ def test_a_missing_or_odd_shared_folder_is_named(tmp_path: Path, spoil: str) -> 
     assert not (tmp_path / "gone").exists()
 
 
-def by_hand(runs: Path, name: str) -> Path:
-    """A folder as a script that was submitted by hand makes it."""
-    for part in ("points/0/0", "exits"):
-        (runs / name / part).mkdir(parents=True)
-    os.utime(runs / name / "points", (2, 2))
-    return runs / name
-
-
-def test_runs_are_found_by_every_name(tmp_path: Path) -> None:
-    """A folder, a run id, a job id, an array task's id and ``last`` all name a run; so of one submitted by hand."""
-    runs = tmp_path / "runs"
-    sweep, single = make(runs, "sweep"), make(runs, "single")
-    hand = Run(by_hand(runs, "single-43"))
-    for age, run in enumerate((sweep, single), 3):
-        os.utime(run.path / "run.json", (age, age))
-    sweep.add_attempt(Attempt("lab", "41", 0.0, (5, 6, 7)))
-    single.add_attempt(Attempt("lab", "42", 0.0, None))
-    for word, run, point in [
-        (str(sweep.path), sweep, None),
-        (sweep.id, sweep, None),
-        ("41", sweep, None),
-        ("41_2", sweep, 7),
-        ("42", single, None),
-        ("last", single, None),
-        (str(hand.path), hand, None),
-        ("single-43", hand, None),
-        ("43", hand, None),
-        ("43_2", hand, 2),
-    ]:
-        found, named = find_point(word, runs)
-        assert (found.path, named) == (run.path, point), word
-    os.utime(hand.path / "points", (9, 9))
-    assert find_run("last", runs).path == hand.path
-
-
-@pytest.mark.parametrize(("word", "said"), [("41_3", "tasks 0 to 2"), ("42_0", "no array")])
-def test_a_task_that_is_not_there_is_named(tmp_path: Path, word: str, said: str) -> None:
-    """``12_9`` of an array of three, and ``12_0`` of a job that is no array, are no points."""
-    make(tmp_path / "runs").add_attempt(Attempt("lab", "41", 0.0, (0, 1, 2)))
-    make(tmp_path / "runs").add_attempt(Attempt("lab", "42", 0.0, None))
-    with pytest.raises(RunNotFoundError, match=said):
-        find_point(word, tmp_path / "runs")
-
-
 @pytest.mark.parametrize("name", ["exp-20261130-150000-1234", "exp", "12", "exp-12a"])
-def test_what_is_no_run_is_not_taken_for_one(tmp_path: Path, name: str) -> None:
+def test_what_is_no_run_is_not_taken_for_one(tmp_path: Path, name: str, by_hand: Callable[..., Path]) -> None:
     """A submission that was killed while it made its folder, though that ends in digits, and other folders."""
     with pytest.raises(RunNotFoundError):
         Run(by_hand(tmp_path, name))
-    with pytest.raises(RunNotFoundError):
-        find_run("last", tmp_path)
+    assert not is_run(tmp_path / name)
 
 
-def test_the_log_of_a_run_by_hand_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_a_run_by_hand_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_hand: Callable[..., Path]
+) -> None:
     """It lies in the submission folder: above the folder of runs, or here where that is elsewhere."""
     run = Run(by_hand(tmp_path / "a" / "runs", "exp-12"))
     assert run.log(0) == run.point_dir(0) / "log"
@@ -149,44 +104,17 @@ def test_the_log_of_a_run_by_hand_is_looked_for(tmp_path: Path, monkeypatch: pyt
     for folder in (tmp_path / "here", tmp_path / "a"):
         (folder / "exp-12.log").touch()
         assert run.log(0) == folder / "exp-12.log"
+    assert run.log(7) == run.point_dir(7) / "log", "no other point has printed that"
 
 
-@pytest.mark.parametrize("word", ["nope", "99", "last"])
-def test_an_unknown_run_lists_those_that_there_are(tmp_path: Path, word: str) -> None:
-    """A run that does not exist is said with the newest runs to choose from."""
-    (tmp_path / "runs").mkdir()
-    names = "none" if word == "last" else make(tmp_path / "runs").id
-    with pytest.raises(RunNotFoundError, match=names):
-        find_run(word, tmp_path / "runs")
-
-
-def test_runs_of_others_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder of runs that people share, those that we may not look into hide none of ours."""
-    ours, theirs = make(tmp_path / "runs", "ours"), make(tmp_path / "runs", "theirs")
-    theirs_only = theirs.path / "run.json"
-    real = Path.is_file
-
-    def is_file(path: Path) -> bool:  # root may look everywhere, so no mode of a file would do
-        if path == theirs_only:
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
-
-    monkeypatch.setattr(Path, "is_file", is_file)
-    assert find_run("last", tmp_path / "runs").path == ours.path
-    with pytest.raises(RunNotFoundError, match="you may read"):
-        find_run(str(theirs.path), tmp_path / "runs")
-
-
-@pytest.mark.parametrize("word", ["x" * 300, "a\x00b", "12_x", "²", "99999999999999999999_1"])
-def test_any_word_may_be_typed(tmp_path: Path, word: str) -> None:
-    """No word is more than no run."""
-    make(tmp_path / "runs").add_attempt(Attempt("lab", "41", 0.0, (0,)))
-    with pytest.raises(RunNotFoundError):
-        find_run(word, tmp_path / "runs")
-
-
-@pytest.mark.parametrize("text", ["", "{", '{"cluster": "lab"}', "[]"])
-def test_a_broken_record_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", '{"cluster": "lab"}', "[]", ATTEMPT.replace('"7"', "7"), ATTEMPT.replace('"7"', '"x"'), ATTEMPT.replace("null", '"01"'),
+        ATTEMPT.replace("null", "[true]"),
+    ],
+)  # fmt: skip
+def test_a_broken_record_is_named(tmp_path: Path, text: str, make: Callable[..., Run]) -> None:
     """A submission's record that is no record is an error with its path, and no traceback."""
     run = make(tmp_path / "runs")
     (run.path / "attempts").mkdir()
@@ -195,10 +123,65 @@ def test_a_broken_record_is_named(tmp_path: Path, text: str) -> None:
         run.attempts()
 
 
-def test_runs_are_no_part_of_the_project_around_them(tmp_path: Path) -> None:
+def test_runs_are_no_part_of_the_project_around_them(tmp_path: Path, make: Callable[..., Run]) -> None:
     """A folder of runs that we make is ignored by git; one that was there is left as it is."""
     make(tmp_path / "runs")
     assert (tmp_path / "runs" / ".gitignore").read_text() == "*\n"
     (tmp_path / "mine").mkdir()
     make(tmp_path / "mine")
     assert not (tmp_path / "mine" / ".gitignore").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "null"])
+def test_a_broken_manifest_is_named(tmp_path: Path, text: str, make: Callable[..., Run]) -> None:
+    """A ``run.json`` that holds no mapping is an error with its path, and no traceback."""
+    run = make(tmp_path / "runs")
+    (run.path / "run.json").write_text(text)
+    with pytest.raises(SlurmkitError, match=r"run\.json cannot be read"):
+        _ = run.manifest
+
+
+EXIT = {"job": "7", "task": 0, "restart": 0, "exit": 1, "time": 10}
+ENDED = {
+    "point": 0,
+    "job": "7",
+    "state": "FAILED",
+    "reason": "",
+    "nodes": "",
+    "restarts": 0,
+    "source": "squeue",
+}
+JUNK = ({}, [], {"job": None}, {"job": "x"}, {"job": "7_x"}, {"restarts": "no"}, {"restart": []}, {"task": "0"}, {"state": ["a"]})  # fmt: skip
+
+
+@pytest.mark.parametrize("good", [EXIT, ENDED], ids=["exits", "ended"])
+def test_lines_that_are_no_record_are_passed_over(
+    tmp_path: Path, good: dict[str, object], make: Callable[..., Run]
+) -> None:
+    """Whatever stands between two records of how a job ended, these two are read, and nothing else is."""
+    run = make(tmp_path / "runs")
+    junk = [
+        {**good, **item} if isinstance(item, dict) and item.keys() <= good.keys() and item else item
+        for item in JUNK
+    ]
+    lines = [good, *junk, {**good, "job": "8", "task": 1}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    for name in ("exits/n1.jsonl", "ended.jsonl"):
+        (run.path / name).write_text(text)
+    read = {status.job: status.state for status in run.ended().values()}
+    assert read == ({"7": "FAILED", "8": "FAILED"} if good is ENDED else {})
+    assert {point: record["job"] for point, record in run.exits().items()} == (
+        {} if good is ENDED else {0: "7", 1: "8"}
+    )
+
+
+def test_a_run_is_called_by_what_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Run]
+) -> None:
+    """What a person is told to type is the id where verbs look by themselves, and else the path, as a shell takes it."""
+    here, there = make(tmp_path / "runs"), make(tmp_path / "my runs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SLURMKIT_RUNS_DIR", raising=False)
+    assert (here.word, there.word) == (here.id, f"'{there.path}'")
+    monkeypatch.setenv("SLURMKIT_RUNS_DIR", str(there.path.parent))
+    assert (here.word, there.word) == (str(here.path), there.id)

@@ -23,7 +23,7 @@ def names(folder: Path) -> set[str]:
 
 
 def test_git_says_what_belongs_to_a_project(tmp_path: Path) -> None:
-    """Tracked and new files are copied with their modes; ignored ones, runs and git's own are not."""
+    """Tracked and new files are copied with their modes; ignored and deleted ones, runs and git's own are not."""
     project = tmp_path / "project"
     (project / "runs" / "old").mkdir(parents=True)
     git(tmp_path, "init", "-q", "project")
@@ -32,9 +32,11 @@ def test_git_says_what_belongs_to_a_project(tmp_path: Path) -> None:
         (project / name).write_text(name)
     (project / "tool.sh").write_text("#!/bin/sh\n")
     (project / "tool.sh").chmod(0o755)
-    git(project, "add", "app.py")
+    (project / "gone.py").write_text("")
+    git(project, "add", "app.py", "gone.py")
     git(project, "commit", "-qm", "first")
     (project / "app.py").write_text("changed")
+    (project / "gone.py").unlink()
     found = find_project(project)
     assert found.commit
     assert "+changed" in found.diff

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.cluster.command import CommandClient
-from slurmkit.errors import ConfigError, SlurmUnavailableError
+from slurmkit.errors import ConfigError, RunNotFoundError, SlurmUnavailableError
 from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
-from slurmkit.launch.states import UNFINISHED, task_states
+from slurmkit.launch.states import task_states
 from slurmkit.launch.watch import cancel_run, run_status, wait_for
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Slurm:
     """Answers for squeue and sacct; any other call is a failure of the test."""
 
     def __init__(
-        self, queue: Sequence[Mapping[str, str]] = (), history: Sequence[Mapping[str, str]] | None = None
+        self, queue: Sequence[Mapping[str, str]] = (), history: Sequence[Mapping[str, str]] = ()
     ) -> None:
         self._queue, self._history = queue, history
         self.calls: list[str] = []
@@ -39,13 +39,9 @@ class Slurm:
         self.calls.append("queue")
         return [row for row in self._queue if row["ArrayJobID"] in job_ids]
 
-    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]] | None:
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         self.calls.append("history")
-        return (
-            None
-            if self._history is None
-            else [row for row in self._history if row["JobID"].partition("_")[0] in job_ids]
-        )
+        return [row for row in self._history if row["JobID"].partition("_")[0] in job_ids]
 
 
 def row(job: str, task: str, state: str, script: str = "") -> dict[str, str]:
@@ -69,7 +65,7 @@ def test_squeue_sacct_and_exit_records_make_one_picture(run: Run) -> None:
     (run.path / "exits" / "n1.jsonl").write_text(
         '{"job": "12", "task": 1, "restart": 2, "exit": 3, "time": 5}\n'
     )
-    statuses = run_status(run, Slurm([row("12", "0", "RUNNING")]))  # type: ignore[arg-type]
+    statuses = run_status(run, Slurm([row("12", "0", "RUNNING")]))
     assert [(item.job, item.state, item.restarts, item.source) for item in statuses] == [
         ("12_0", "RUNNING", 1, "squeue"),
         ("12_1", "FAILED", 2, "exits"),
@@ -86,9 +82,9 @@ def test_accounting_is_asked_only_for_what_the_queue_forgot(run: Run) -> None:
             {"JobID": "12_1", "State": "COMPLETED", "ExitCode": "0:0", "NodeList": "n1"},
         ]
     )
-    assert [item.state for item in run_status(run, slurm)][:2] == ["CANCELLED", "COMPLETED"]  # type: ignore[arg-type]
+    assert [item.state for item in run_status(run, slurm)][:2] == ["CANCELLED", "COMPLETED"]
     busy = Slurm([row("12", "0", "RUNNING")], history=[])
-    task_states(busy, ["12_0"])  # type: ignore[arg-type]
+    task_states(busy, ["12_0"])
     assert busy.calls == ["queue"]
 
 
@@ -98,15 +94,25 @@ def test_an_older_record_of_another_submission_does_not_count(run: Run) -> None:
         '{"job": "12", "task": 0, "restart": 0, "exit": 1, "time": 5}\n'
     )
     run.add_attempt(Attempt("lab", "40", 0.0, (0,)))
-    assert run_status(run, Slurm())[0].state == "LOST"  # type: ignore[arg-type]
+    assert run_status(run, Slurm())[0].state == "LOST"
 
 
 @pytest.mark.parametrize(
     "state", ["REQUEUED", "SUSPENDED", "REQUEUE_HOLD", "RESIZING", "CONFIGURING", "COMPLETING"]
 )
-def test_a_job_that_comes_back_has_not_ended(state: str) -> None:
-    """A requeued, suspended or requeue-held job is not taken for finished."""
-    assert state in UNFINISHED
+def test_a_job_that_comes_back_has_not_ended(run: Run, state: str) -> None:
+    """A requeued, suspended or requeue-held job is waited for, can be cancelled, and is not kept as ended."""
+
+    class Returning(Slurm):
+        def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+            self.calls.append("queue")
+            return [row("12", str(task), "COMPLETED" if len(waits) > 1 else state) for task in range(3)]
+
+    waits: list[float] = []
+    assert cancel_run(run, Slurm([row("12", "1", state)]), 1) == ["12_1"]
+    assert [item.state for item in wait_for(run, Returning(), waits.append)] == ["COMPLETED"] * 3
+    assert len(waits) == 2
+    assert {item.state for item in run.ended().values()} == {"COMPLETED"}
 
 
 def test_waiting_survives_a_controller_that_restarts(run: Run) -> None:
@@ -121,12 +127,12 @@ def test_waiting_survives_a_controller_that_restarts(run: Run) -> None:
 
     waits: list[float] = []
     said: list[str] = []
-    ended = wait_for(run, Restarting(), waits.append, say=said.append)  # type: ignore[arg-type]
+    ended = wait_for(run, Restarting(), waits.append, say=said.append)
     assert [item.state for item in ended] == ["COMPLETED"] * 3
     assert len(waits) == 3
     assert said == ["away; waiting for it"], "once, however often it is asked"
     with pytest.raises(SlurmUnavailableError):
-        wait_for(run, Restarting(), waits.append, patience=1)  # type: ignore[arg-type]
+        wait_for(run, Restarting(), waits.append, patience=1)
 
 
 def test_squeue_is_called_once_for_all_and_read_by_width() -> None:
@@ -156,11 +162,11 @@ def test_a_final_state_is_kept_when_slurm_forgets_it(run: Run) -> None:
     (run.path / "exits" / "n1.jsonl").write_text(
         '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
     )
-    assert run_status(run, Slurm([row("12", "0", "TIMEOUT")]))[0].state == "TIMEOUT"  # type: ignore[arg-type]
-    assert run_status(run, Slurm())[0].state == "TIMEOUT"  # type: ignore[arg-type]
+    assert run_status(run, Slurm([row("12", "0", "TIMEOUT")]))[0].state == "TIMEOUT"
+    assert run_status(run, Slurm())[0].state == "TIMEOUT"
     assert run_status(run, Slurm([row("12", "0", "PENDING")]))[0].state == "PENDING", (
         "a job that an admin requeued lives"
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_a_cancelled_run_stays_cancelled(run: Run) -> None:
@@ -169,24 +175,34 @@ def test_a_cancelled_run_stays_cancelled(run: Run) -> None:
         '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
     )
     slurm = Slurm([row("12", str(task), "PENDING") for task in range(3)])
-    assert cancel_run(run, slurm) == ["12"]  # type: ignore[arg-type]
+    assert cancel_run(run, slurm) == ["12"]
     assert "cancel 12" in slurm.calls
-    assert [item.state for item in run_status(run, Slurm())] == ["CANCELLED"] * 3  # type: ignore[arg-type]
+    assert [item.state for item in run_status(run, Slurm())] == ["CANCELLED"] * 3
 
 
 def test_one_point_is_cancelled_alone(run: Run) -> None:
     """Cancelling one point names its task to scancel, and the others are kept as they are."""
     slurm = Slurm([row("12", str(task), "RUNNING") for task in range(3)])
-    assert cancel_run(run, slurm, 1) == ["12_1"]  # type: ignore[arg-type]
+    assert cancel_run(run, slurm, 1) == ["12_1"]
     assert "cancel 12_1" in slurm.calls
     assert set(run.ended()) == {"12_1"}
+
+
+def test_a_point_that_a_run_has_not_is_refused(run: Run) -> None:
+    """Status and cancel of a point that never was are an error, and nothing is cancelled."""
+    slurm = Slurm([row("12", str(task), "RUNNING") for task in range(3)])
+    assert [item.job for item in run_status(run, slurm, 2)] == ["12_2"]
+    for ask in (run_status, cancel_run):
+        with pytest.raises(RunNotFoundError, match="no point 9"):
+            ask(run, slurm, 9)
+    assert not [call for call in slurm.calls if call.startswith("cancel")]
 
 
 def test_a_reason_lasts_as_long_as_it_holds(run: Run) -> None:
     """Why a job waits or failed is shown; what it once waited for is not, when it was cancelled or has completed."""
     states = ("PENDING", "FAILED", "CANCELLED")
     rows = [{**row("12", str(task), state), "Reason": "Why"} for task, state in enumerate(states)]
-    assert [item.reason for item in run_status(run, Slurm(rows))] == ["Why", "Why", ""]  # type: ignore[arg-type]
+    assert [item.reason for item in run_status(run, Slurm(rows))] == ["Why", "Why", ""]
 
 
 def test_a_shell_that_got_sigterm_did_not_complete(run: Run) -> None:
@@ -195,22 +211,22 @@ def test_a_shell_that_got_sigterm_did_not_complete(run: Run) -> None:
         '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 1, "time": 5}\n'
     )
     slurm = Slurm()
-    assert run_status(run, slurm)[0].state == "STOPPED"  # type: ignore[arg-type]
-    assert wait_for(run, slurm, lambda _: pytest.fail("waited"))[0].state == "STOPPED"  # type: ignore[arg-type]
-    assert cancel_run(run, slurm) == [], "Slurm's own STOPPED goes on, this one has ended"  # type: ignore[arg-type]
+    assert run_status(run, slurm)[0].state == "STOPPED"
+    assert wait_for(run, slurm, lambda _: pytest.fail("waited"))[0].state == "STOPPED"
+    assert cancel_run(run, slurm) == [], "Slurm's own STOPPED goes on, this one has ended"
 
 
 def test_a_job_id_of_somebody_else_is_not_ours(run: Run) -> None:
     """Ids are issued again: a job made from another script is neither shown nor cancelled as ours."""
     slurm = Slurm([row("12", str(task), "RUNNING", "/home/eve/precious.sh") for task in range(3)])
-    assert {item.state for item in run_status(run, slurm)} == {"LOST"}  # type: ignore[arg-type]
-    assert cancel_run(run, slurm) == []  # type: ignore[arg-type]
+    assert {item.state for item in run_status(run, slurm)} == {"LOST"}
+    assert cancel_run(run, slurm) == []
     assert not [call for call in slurm.calls if call.startswith("cancel")]
     for path in (run.path, "/the/same/folder/mounted/elsewhere/" + run.id):
         ours = Slurm([row("12", "0", "RUNNING", f"{path}/job.sbatch")])
-        assert run_status(run, ours)[0].state == "RUNNING"  # type: ignore[arg-type]
+        assert run_status(run, ours)[0].state == "RUNNING"
     long = Slurm([row("12", "0", "RUNNING", str(run.path / "job.sbatch")[:40])])
-    assert run_status(run, long)[0].state == "RUNNING", "squeue cuts long paths"  # type: ignore[arg-type]
+    assert run_status(run, long)[0].state == "RUNNING", "squeue cuts long paths"
 
 
 def test_another_cluster_is_named(run: Run) -> None:
@@ -221,10 +237,10 @@ def test_another_cluster_is_named(run: Run) -> None:
             return "other"
 
     with pytest.raises(ConfigError, match=r"'lab'.*'other'"):
-        run_status(run, Other())  # type: ignore[arg-type]
+        run_status(run, Other())
 
 
 def test_a_preempted_job_that_does_not_come_back_has_ended(run: Run) -> None:
     """With --no-requeue, PREEMPTED is the end: nobody waits for ever."""
     slurm = Slurm([row("12", str(task), "PREEMPTED") for task in range(3)])
-    assert [item.state for item in wait_for(run, slurm, lambda _: pytest.fail("waited"))] == ["PREEMPTED"] * 3  # type: ignore[arg-type]
+    assert [item.state for item in wait_for(run, slurm, lambda _: pytest.fail("waited"))] == ["PREEMPTED"] * 3

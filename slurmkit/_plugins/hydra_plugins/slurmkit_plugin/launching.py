@@ -87,7 +87,7 @@ def launch(
             raise SlurmkitError(
                 f"{len(failed)} of {len(points)} points did not complete: "
                 + ", ".join(f"{item.point} {item.state}" for item in failed[:5]),
-                f"read the first one's log with: slurmkit logs {run.id} --point {failed[0].point}",
+                f"read the first one's log with: slurmkit logs {run.word} --point {failed[0].point}",
             )
         return [_job_return(run, index, overrides) for index, overrides in enumerate(job_overrides)]
 

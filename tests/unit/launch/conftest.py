@@ -1,0 +1,44 @@
+"""Run folders, as ``slurmkit submit`` makes them and as a script that was submitted by hand does."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmkit.launch.ledger import Run, create_run, new_run_path, write_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+def _make(runs: Path, name: str = "exp", points: Sequence[Sequence[str]] | None = None) -> Run:
+    path = new_run_path(runs, name)
+    create_run(path)
+    write_manifest(path, {"version": 1, "name": name}, "#!/bin/bash\n", points)
+    return Run(path)
+
+
+def _by_hand(runs: Path, name: str = "exp-12", points: Sequence[int] = ()) -> Path:
+    for part in ("points/0/0", "exits"):
+        (runs / name / part).mkdir(parents=True)
+    for point in points:
+        place = runs / name / "points" / str(point // 1000) / str(point)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "log").touch()
+    os.utime(runs / name / "points", (2, 2))
+    return runs / name
+
+
+@pytest.fixture
+def make() -> Callable[..., Run]:
+    """Makes a run: takes the folder of runs, its name, and the overrides of each point of a sweep."""
+    return _make
+
+
+@pytest.fixture
+def by_hand() -> Callable[..., Path]:
+    """Makes the folder of a run by hand: takes the folder of runs, its name, and the tasks that have a log."""
+    return _by_hand

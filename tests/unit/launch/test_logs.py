@@ -1,0 +1,150 @@
+"""What a run has printed: which log, and until when it is followed."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from slurmkit.errors import RunNotFoundError, SlurmUnavailableError, UsageError
+from slurmkit.launch.ledger import Attempt, Run
+from slurmkit.launch.logs import follow_log, print_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from slurmkit.cluster.client import SlurmClient
+
+
+class Slurm:
+    """A squeue that knows some tasks of job 12 as long as there are states, or that does not answer."""
+
+    def __init__(self, tasks: Sequence[str] = (), states: Sequence[str] = ("RUNNING",)) -> None:
+        self._tasks, self._states = tasks, list(states)
+        self.script_text: str | None = None
+
+    def cluster(self) -> str:
+        return "lab"
+
+    def job_of(self, script: str) -> str | None:
+        return None
+
+    def script(self, job_id: str) -> str | None:
+        return self.script_text
+
+    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        return []
+
+    def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        if not self._states:
+            raise SlurmUnavailableError("away")
+        state = self._states[0] if len(self._states) == 1 else self._states.pop(0)
+        if state == "away":
+            raise SlurmUnavailableError(state)
+        rest = {"RestartCnt": "0", "Reason": "None", "NodeList": "n1", "Command": "", "State": state}
+        return [{"ArrayJobID": "12", "ArrayTaskID": task, **rest} for task in self._tasks]
+
+
+def printed(run: Run, point: int, slurm: Slurm | None = None) -> str:
+    out = io.BytesIO()
+    print_log(run, point, cast("SlurmClient", slurm or Slurm()), out)
+    return out.getvalue().decode()
+
+
+def followed(run: Run, slurm: Slurm, pause: Callable[[float], object]) -> tuple[str, list[str]]:
+    out, said = io.BytesIO(), list[str]()
+    follow_log(run, 0, cast("SlurmClient", slurm), out, said.append, pause)
+    return out.getvalue().decode(), said
+
+
+@pytest.fixture
+def run(tmp_path: Path, make: Callable[..., Run]) -> Run:
+    """A single run with a log."""
+    run = make(tmp_path / "runs")
+    run.add_attempt(Attempt("lab", "12", 0.0, None))
+    run.log(0).write_text("one\n")
+    return run
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["Slurm", "no Slurm"])
+def test_no_other_point_has_a_single_runs_log(
+    tmp_path: Path, run: Run, by_hand: Callable[..., Path], answers: bool
+) -> None:
+    """Point 7 of a run without points is refused, submitted by hand or not, whether Slurm answers or not."""
+    hand = Run(by_hand(tmp_path / "runs"))
+    (tmp_path / "exp-12.log").write_text("one\n")
+    for single in (run, hand):
+        assert printed(single, 0) == "one\n"
+        for point in (7, -1):
+            with pytest.raises(RunNotFoundError, match=f"got {point}; .* one point alone"):
+                printed(single, point, Slurm(states=("RUNNING",) if answers else ()))
+
+
+def test_a_point_that_a_sweep_has_not_is_refused(
+    tmp_path: Path, make: Callable[..., Run], by_hand: Callable[..., Path]
+) -> None:
+    """A task that never was is told from one that has not started; of a sweep by hand only Slurm knows."""
+    with pytest.raises(RunNotFoundError, match="points 0 to 1"):
+        printed(make(tmp_path / "runs", points=[["a=1"], ["a=2"]]), 2)
+    hand = Run(by_hand(tmp_path / "runs", points=[0, 1]))
+    slurm = Slurm(["0", "1", "2"])
+    slurm.script_text = f"export SLURMKIT_RUN_DIR={hand.path}\n"
+    for point, known, said in (
+        (9, slurm, "no point 9"),
+        (2, slurm, "not started"),
+        (9, Slurm(states=()), "not started"),
+    ):
+        with pytest.raises(RunNotFoundError, match=said):
+            printed(hand, point, known)
+    with pytest.raises(RunNotFoundError, match="no point 9"):
+        follow_log(
+            hand, 9, cast("SlurmClient", slurm), io.BytesIO(), lambda _: None, lambda _: pytest.fail("waited")
+        )
+
+
+def test_a_follower_reads_on_until_the_job_has_ended(run: Run) -> None:
+    """Each line once, also what is printed while Slurm is away, and what comes after the job's last question."""
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 6:
+            with run.log(0).open("a") as log:
+                log.write("two\n")
+
+    assert followed(run, Slurm(["N/A"], ["away", "RUNNING", "COMPLETED"]), pause) == (
+        "one\ntwo\n",
+        ["12: COMPLETED"],
+    )
+    assert len(waits) > 6
+
+
+@pytest.mark.parametrize("kind", ["never submitted", "another cluster's"])
+def test_nobody_follows_what_has_no_end(tmp_path: Path, make: Callable[..., Run], kind: str) -> None:
+    """A run without a submission, or of a cluster that is not asked: an error, and no waiting for ever."""
+    run = make(tmp_path / "runs")
+    if kind != "never submitted":
+        run.add_attempt(Attempt("other", "12", 0.0, None))
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        assert len(waits) < 100, "it waits for ever"
+
+    with pytest.raises(UsageError, match=r"no submission|'other'"):
+        followed(run, Slurm(), pause)
+
+
+def test_a_follower_leaves_when_the_run_folder_is_gone(run: Run) -> None:
+    """Nobody waits for the log of a run whose folder was removed, though its job runs."""
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        assert len(waits) < 100, "it waits for ever"
+        shutil.rmtree(run.path, ignore_errors=True)
+
+    assert followed(run, Slurm(["N/A"]), pause) == ("one\n", [f"{run.path} is gone"])
