@@ -253,12 +253,13 @@ class ClusterAwareTrainer:
                 group["lr"] = self._lr(step)
         losses, samples, order = [], 0, 0
         fed: dict[int, list[int]] = {}
-        for turn, (first, _) in enumerate(self.parts):
+        for turn, (first, count) in enumerate(self.parts):
             ids, inputs, targets = next(self.feed)
             last = turn == len(self.parts) - 1
             with contextlib.nullcontext() if last else self.ddp.no_sync():
                 loss = self.ddp(inputs.to(self.ranks.device), targets.to(self.ranks.device))
-                (loss / len(self.parts)).backward()
+                # DDP takes the mean over ranks; what is wanted is the mean over the samples of all of them.
+                (loss * (count * self.env.world_size / self.config.batch_size)).backward()
             losses.append(loss.detach() * len(ids))
             samples += len(ids)
             place = self.step * self.config.batch_size + first

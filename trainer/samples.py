@@ -7,6 +7,7 @@ The cursor counts the samples that are consumed, so step ``s`` takes the ``batch
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,8 @@ class SampleOrder:
 def shares(batch_size: int, accumulate: int, rank: int, world_size: int) -> list[tuple[int, int]]:
     """The parts of a global batch that one rank takes: (first place, count) of each forward pass.
 
+    Where the batch does not split evenly, counts differ by one; their losses are weighed by them.
+
     Args:
         batch_size: samples of one optimizer step over all ranks.
         accumulate: forward passes of one optimizer step.
@@ -85,11 +88,12 @@ def shares(batch_size: int, accumulate: int, rank: int, world_size: int) -> list
         world_size: how many ranks.
 
     Raises:
-        ConfigError: if the batch cannot be split evenly.
+        ConfigError: if there are more passes than samples.
     """
-    micro = check_batch(batch_size, accumulate, world_size)
-    own = rank * micro * accumulate
-    return [(own + turn * micro, micro) for turn in range(accumulate)]
+    check_batch(batch_size, accumulate, world_size)
+    passes = world_size * accumulate
+    bounds = [batch_size * (rank * accumulate + turn) // passes for turn in range(accumulate + 1)]
+    return [(first, last - first) for first, last in itertools.pairwise(bounds)]
 
 
 def order_checksum(first: int, ids: Tensor) -> int:

@@ -19,30 +19,24 @@ def _accept(key: str, value: Any, good: bool, accepted: str, override: str) -> N
         )
 
 
-def check_batch(batch_size: int, accumulate: int, ranks: int) -> int:
-    """Refuse a global batch that cannot be split evenly.
+def check_batch(batch_size: int, accumulate: int, ranks: int) -> None:
+    """Refuse a global batch that has no sample for some pass of some rank.
 
     Args:
         batch_size: samples of one optimizer step over all ranks.
         accumulate: forward passes of one optimizer step.
         ranks: how many there are.
 
-    Returns:
-        The samples of one forward pass of one rank.
-
     Raises:
-        ConfigError: naming the multiples that are accepted.
+        ConfigError: naming the least that is accepted.
     """
     least = ranks * accumulate
-    micro, rest = divmod(batch_size, least)
-    if rest or not micro:
-        near = max(1, round(batch_size / least)) * least
+    if batch_size < least:
         raise ConfigError(
-            f"trainer.batch_size={batch_size}: accepted are multiples of {least} "
+            f"trainer.batch_size={batch_size}: accepted are {least} and more, a sample for each pass of each rank "
             f"({ranks} ranks, trainer.accumulate={accumulate})",
-            hint=f"try trainer.batch_size={near}",
+            hint=f"try trainer.batch_size={least}",
         )
-    return micro
 
 
 @dataclass(frozen=True)

@@ -146,8 +146,12 @@ def test_the_trainer_is_started_with_the_same_words() -> None:
         ("optim.lr=abc", "optim.lr='abc'", "optim.lr=0.001"),
         ("optim.clip=null", "optim.clip=None", "optim.clip=1.0"),
         ("optim.decay=3", "true or false", "optim.decay=True"),
-        ("resources.nodes=5", "multiples of 10 (10 ranks", "trainer.batch_size=30"),
-        ("trainer.accumulate=3", "trainer.accumulate=3", "trainer.batch_size=36"),
+        (
+            "resources.nodes=17",
+            "34 and more, a sample for each pass of each rank (34 ranks",
+            "trainer.batch_size=34",
+        ),
+        ("trainer.accumulate=9", "trainer.accumulate=9", "trainer.batch_size=36"),
         ("payload.kind=function", "accepted here are trainer and command", "payload=trainer"),
     ],
 )
@@ -320,10 +324,10 @@ def test_a_primary_config_of_ones_own_builds_on_ours(config_file: Callable[[str,
 def test_the_batch_is_checked_for_the_trainer_alone() -> None:
     """A command has no batch, and where srun is told a number of tasks nobody knows the ranks."""
     assert load_experiment(
-        ["payload=command", "payload.command=[a]", "trainer.batch_size=7", "resources.nodes=2"]
+        ["payload=command", "payload.command=[a]", "trainer.batch_size=1", "resources.nodes=2"]
     )
-    with pytest.raises(ConfigError, match="multiples of 2"):
-        load_experiment(["trainer.batch_size=7", "resources.nodes=2"])
+    with pytest.raises(ConfigError, match="2 and more"):
+        load_experiment(["trainer.batch_size=1", "resources.nodes=2"])
     tells = ("--ntasks=1", "--ntasks-per-core=1", "--nodes=1", "-n", "-n1", "-N1")
     extra = (
         "resources.extra.ntasks=1",
@@ -331,11 +335,11 @@ def test_the_batch_is_checked_for_the_trainer_alone() -> None:
         "resources.extra.ntasks-per-core=1",
     )
     for word in (*extra, *(f"resources.srun_args=['{tell}']" for tell in tells)):
-        load_experiment(["trainer.batch_size=7", "resources.nodes=2", word])
+        load_experiment(["trainer.batch_size=1", "resources.nodes=2", word])
     silent = ("--nice=1", "--network=a", "--no-kill", "--label", "-l")
     for word in ("resources.extra.nice=100", *(f"resources.srun_args=['{word}']" for word in silent)):
-        with pytest.raises(ConfigError, match="multiples of 2"):
-            load_experiment(["trainer.batch_size=7", "resources.nodes=2", word])
+        with pytest.raises(ConfigError, match="2 and more"):
+            load_experiment(["trainer.batch_size=1", "resources.nodes=2", word])
 
 
 @pytest.mark.parametrize("words", [["requeue=usr1", "payload=command"], ["payload=command", "requeue=usr1"]])

@@ -36,18 +36,21 @@ def test_the_order_never_changes_between_releases() -> None:
     assert SampleOrder(0, 8).at(0, 16) == [6, 3, 5, 0, 7, 2, 1, 4, 3, 1, 0, 4, 5, 6, 7, 2]
 
 
-@pytest.mark.parametrize(("world", "accumulate"), [(1, 1), (2, 1), (4, 3), (3, 4), (12, 1)])
+@pytest.mark.parametrize(("world", "accumulate"), [(1, 1), (2, 1), (4, 3), (12, 1), (5, 1), (3, 7), (24, 1)])
 def test_every_place_of_a_batch_has_one_rank(world: int, accumulate: int) -> None:
-    """Ranks and passes split a batch without gap or overlap."""
+    """Ranks and passes split a batch without gap or overlap, into parts that differ by one sample at most."""
     parts = [shares(24, accumulate, rank, world) for rank in range(world)]
     places = [place for own in parts for first, count in own for place in range(first, first + count)]
     assert places == list(range(24))
+    counts = {count for own in parts for _, count in own}
+    assert max(counts) - min(counts) <= 1
+    assert all(len(own) == accumulate for own in parts)
 
 
-@pytest.mark.parametrize(("batch", "world", "accumulate"), [(10, 4, 1), (4, 8, 1), (12, 4, 2)])
+@pytest.mark.parametrize(("batch", "world", "accumulate"), [(3, 4, 1), (4, 8, 1), (7, 4, 2)])
 def test_a_batch_that_cannot_be_split_names_one_that_can(batch: int, world: int, accumulate: int) -> None:
     """The error says which sizes are accepted, and its hint is one of them."""
-    with pytest.raises(ConfigError, match=f"multiples of {world * accumulate}") as caught:
+    with pytest.raises(ConfigError, match=f"accepted are {world * accumulate} and more") as caught:
         shares(batch, accumulate, 0, world)
     size = int(caught.value.hint.rpartition("=")[2])
     shares(size, accumulate, 0, world)
