@@ -78,7 +78,8 @@ class Run:
         self.path = Path(path).absolute()
         if not is_run(self.path):
             raise RunNotFoundError(
-                f"{self.path} is no run folder: it has no run.json", "list the runs with: ls runs/"
+                f"{self.path} is no run folder: it has no run.json",
+                "list the runs with: ls runs/ (a submission that was killed while it made its folder leaves one to remove)",
             )
 
     @property

@@ -13,7 +13,7 @@ from slurmkit.errors import ConfigError
 from slurmkit.launch.ledger import is_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Project", "copy_project", "find_project"]
 
@@ -58,40 +58,49 @@ def find_project(cwd: Path) -> Project:
     return Project(root, (commit or "").strip(), (_git(root, "diff", "HEAD") or "") if commit else "")
 
 
-def _files(project: Project) -> Iterator[Path]:
+def _files(project: Project, runs_dir: Path) -> Iterator[Path]:
     """The project's files: what git tracks (submodules too) or would track, else whatever looks like code."""
     tracked = (
         _git(project.root, "ls-files", "-z", "--cached", "--recurse-submodules") if project.in_git else None
     )
     new = _git(project.root, "ls-files", "-z", "--others", "--exclude-standard") if project.in_git else None
     runs: dict[Path, bool] = {}
+
+    def left_out(folder: Path) -> bool:
+        """Whether a folder lies in a run: a snapshot of snapshots would double with every submission."""
+        if folder not in runs:
+            inside = folder != project.root and (left_out(folder.parent) or _is_same(folder, runs_dir))
+            runs[folder] = inside or _is_of_a_run(folder)
+        return runs[folder]
+
     if tracked is None or new is None:
-        found: Iterator[Path] = _walk(project.root)
+        found: Iterator[Path] = _walk(project.root, left_out)
     else:
         found = (project.root / name for name in dict.fromkeys((tracked + new).split("\0")) if name)
     for path in found:
-        if not _in_a_run(path.parent, project.root, runs) and (path.is_symlink() or path.is_file()):
+        if not left_out(path.parent) and (path.is_symlink() or path.is_file()):
             yield path
 
 
-def _in_a_run(folder: Path, root: Path, known: dict[Path, bool]) -> bool:
-    """Whether a folder lies in a run folder: a snapshot of snapshots would double with every submission."""
-    if folder not in known:
-        inside = folder != root and _in_a_run(folder.parent, root, known)
-        known[folder] = inside or is_run(folder)
-    return known[folder]
+def _is_same(folder: Path, other: Path) -> bool:
+    return folder.name == other.name and folder.exists() and folder.samefile(other)
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _is_of_a_run(folder: Path) -> bool:
+    """Whether it is a run's, also while that is made, or where a submission was killed before it had a manifest."""
+    return is_run(folder) or all((folder / part).is_dir() for part in ("points", "exits"))
+
+
+def _walk(root: Path, left_out: Callable[[Path], bool]) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         here = Path(folder)
-        folders[:] = [name for name in folders if not (_skipped(here / name))]
+        folders[:] = [name for name in folders if not (_is_no_code(here / name) or left_out(here / name))]
         yield from (here / name for name in files if Path(name).suffix in _CODE and not name.startswith("."))
 
 
-def _skipped(folder: Path) -> bool:
+def _is_no_code(folder: Path) -> bool:
     own = folder.name.startswith(".") or folder.name in _SKIPPED
-    return own or is_run(folder) or (folder / "pyvenv.cfg").exists()
+    return own or (folder / "pyvenv.cfg").exists()
 
 
 def copy_project(project: Project, target: Path, max_mb: int) -> int:
@@ -101,7 +110,7 @@ def copy_project(project: Project, target: Path, max_mb: int) -> int:
 
     Args:
         project: from ``find_project``.
-        target: the folder to make, ``code/`` of a run.
+        target: the folder to make, ``code/`` of a run. Nothing in the folder of runs around it is copied.
         max_mb: the most to copy, in MiB.
 
     Returns:
@@ -112,7 +121,10 @@ def copy_project(project: Project, target: Path, max_mb: int) -> int:
     """
     target.mkdir()
     room, count = max_mb * 1024 * 1024, 0
-    for path in _files(project):
+    # All of them are known before the first is copied: what others submit meanwhile never counts.
+    for path in list(_files(project, target.parent.parent)):
+        if not os.path.lexists(path):  # an editor's file, gone since
+            continue
         room -= path.lstat().st_size
         if room < 0:
             raise ConfigError(

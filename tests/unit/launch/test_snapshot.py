@@ -120,3 +120,39 @@ def test_runs_are_never_copied(tmp_path: Path, in_git: bool) -> None:
         git(project, "commit", "-qm", "first")
     copy_project(find_project(project), tmp_path / "code", 100)
     assert names(tmp_path / "code") == {"app.py"}
+
+
+@pytest.mark.parametrize("in_git", [True, False])
+def test_a_run_that_is_being_made_is_no_part_of_a_project(tmp_path: Path, in_git: bool) -> None:
+    """Two submissions at once, and what a killed one left, have no manifest: nothing in the folder of runs is copied."""
+    project = tmp_path / "project"
+    target = project / "my runs" / "new" / "code"
+    for folder in (target.parent, project / "my runs" / "other", project / "elsewhere" / "killed"):
+        for part in ("points", "exits"):
+            (folder / part).mkdir(parents=True)
+        if folder != target.parent:
+            (folder / "code").mkdir()
+    (project / "my runs" / "other" / "code" / "app.py").write_text("copied just now")
+    (project / "my runs" / "half" / "code").mkdir(parents=True)
+    (project / "my runs" / "half" / "code" / "app.py").write_text("its first folders were removed")
+    (project / "elsewhere" / "killed" / "code" / "app.py").write_text("left")
+    (project / "app.py").write_text("new")
+    if in_git:
+        git(tmp_path, "init", "-q", "project")  # without a commit
+    copy_project(find_project(project), target, 100)
+    assert names(target) == {"app.py"}
+    (tmp_path / "link").symlink_to(project)
+    again = tmp_path / "link" / "my runs" / "again" / "code"
+    again.parent.mkdir()
+    copy_project(find_project(project), again, 100)
+    assert names(again) == {"app.py"}, "the same folder of runs by another path"
+
+
+def test_a_folder_of_runs_around_the_project_hides_nothing(tmp_path: Path) -> None:
+    """``runs_dir=.`` and a runs_dir above: the project is still copied, and runs are not."""
+    (tmp_path / "app.py").write_text("new")
+    for name in ("one", "two"):
+        (tmp_path / name / "points").mkdir(parents=True)
+        (tmp_path / name / "exits").mkdir()
+        copy_project(find_project(tmp_path), tmp_path / name / "code", 100)
+        assert names(tmp_path / name / "code") == {"app.py"}
