@@ -33,7 +33,7 @@ __all__ = ["build_model", "build_optimizer", "check_identity", "deterministic", 
 
 @contextlib.contextmanager
 def deterministic(*, on: bool, cuda: bool = False) -> Iterator[None]:
-    """Only deterministic kernels inside the block: a resumed run is then bit-identical on GPUs too.
+    """Deterministic kernels inside the block, where torch has one; of the others it warns.
 
     Args:
         on: whether to.

@@ -11,8 +11,8 @@
       .step-00000160.….tmp/   being written, or left by a writer that died
       .old-step-00000120.…/   for a moment, while a step that was saved before is saved again
 
-Each file is synced, then the hidden folder, then it gets its name, then the parent is synced. Nothing
-here reads a pickle.
+Each file is synced, then the hidden folder, then it gets its name, then the parent is synced; the folders
+above it once, by :meth:`CheckpointStore.claim`. Nothing here reads a pickle.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import CheckpointError
-from slurmkit.runtime.records import fsync_dir, read_json, write_atomic
+from slurmkit.runtime.records import fsync_dir, make_dirs, read_json, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COMMIT", "STATE", "TENSORS", "CheckpointStore", "Loaded", "Skipped", "read_checkpoint"]
+__all__ = ["COMMIT", "STATE", "TENSORS", "CheckpointStore", "Loaded", "Skipped"]
 
 COMMIT = "COMMIT"
 STATE = "state.json"
@@ -70,27 +70,6 @@ class Loaded:
     files: dict[str, bytes]
     commit: dict[str, Any]
     skipped: tuple[Skipped, ...] = ()
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """What ``state.json`` says."""
-        value: dict[str, Any] = json.loads(self.files[STATE])
-        return value
-
-
-def read_checkpoint(path: Path) -> Loaded:
-    """Read one checkpoint and prove that it is whole.
-
-    Args:
-        path: its folder.
-
-    Raises:
-        CheckpointError: says what is wrong with it.
-    """
-    try:
-        return _read(path)
-    except _DamagedError as error:
-        raise CheckpointError(f"checkpoint {path}: {error}") from None
 
 
 def _read(path: Path) -> Loaded:
@@ -143,7 +122,7 @@ class CheckpointStore:
             CheckpointError: if the folder cannot be written, or is that of another run.
         """
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_dirs(self.root)
             self._check_run(read_json(self.root / "LIFE"), "the newest life")
             write_atomic(self.root / "LIFE", json.dumps(self._who()))
             self._clear_leftovers()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.runtime.records import append_json, append_lines, read_json_lines
+from slurmkit.runtime.records import append_json, append_lines, fsync_dir, read_json_lines
+from trainer.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +80,7 @@ class EventLog:
         try:
             append_json(self.path, {"event": event, "time": time.time(), **self.life, **facts})
         except OSError as error:
-            print(f"note: {self.path}: {error}", file=sys.stderr, flush=True)
+            say(f"note: {self.path}: {error}", sys.stderr)
 
 
 class MetricLog:
@@ -121,6 +123,18 @@ class MetricLog:
         if self._lines:
             append_lines(self.path, "".join(self._lines))
             self._lines.clear()
+
+    def sync(self) -> None:
+        """Write what is noted, and make it outlast a power cut: a committed step is never done again.
+
+        Raises:
+            OSError: as the system gave it; nothing is lost, it is tried again at the next call.
+        """
+        self.flush()
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())
+            fsync_dir(self.path.parent)
 
 
 def metrics(point_dir: Path) -> list[dict[str, Any]]:

@@ -6,18 +6,17 @@ import contextlib
 import json
 import os
 import secrets
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import CheckpointError, ConfigError
-from slurmkit.runtime.records import fsync_dir, read_json, write_atomic
+from slurmkit.runtime.records import fsync_dir, make_dirs, read_json, write_atomic
 from trainer.build import check_identity, identity_of
 from trainer.events import RESULT
 from trainer.samples import open_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from slurmkit.config.training import Settings
     from slurmkit.runtime.jobenv import JobEnv
@@ -27,51 +26,44 @@ __all__ = ["RUN_ID", "checkpoint_folder", "finished", "read_result", "run_id", "
 RUN_ID = "run_id"
 _DIGITS = 16
 _OF_DATA = ("data.samples", "data.sha256")
-#: How long another point of the run may take between making the file and writing 16 bytes; NFS may show
-#: an empty file for some seconds.
-_WAIT_SECONDS = 10.0
 
 
-def run_id(run_dir: Path, pause: Callable[[float], None] = time.sleep) -> str:
+def run_id(run_dir: Path) -> str:
     """The id of the run in a folder: random, made by whoever comes first, the same for all lives and points.
 
     The name of a run folder says nothing: two people can have a ``runs/local/digits`` each.
 
     Args:
         run_dir: the run folder.
-        pause: waits some seconds; tests inject their own.
 
     Raises:
         OSError: as the system gave it.
         CheckpointError: if the file holds something else.
     """
     path = run_dir / RUN_ID
-    run_dir.mkdir(parents=True, exist_ok=True)
-    own = secrets.token_hex(_DIGITS // 2)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    except FileExistsError:
-        return _read(path, pause)
-    try:
-        os.write(descriptor, own.encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    fsync_dir(run_dir)
-    return own
-
-
-def _read(path: Path, pause: Callable[[float], None]) -> str:
-    waited = 0.0
-    while len(found := path.read_text(errors="replace").strip()) != _DIGITS or not found.isalnum():
-        if waited >= _WAIT_SECONDS:
-            raise CheckpointError(
-                f"{path} holds {found[:40]!r}, accepted are {_DIGITS} letters and digits",
-                hint="put the id back: each COMMIT of the run's checkpoints names it as life.run",
-            )
-        pause(0.5)
-        waited += 0.5
+    make_dirs(run_dir)
+    if not path.exists():
+        _offer(path, secrets.token_hex(_DIGITS // 2))
+    found = path.read_text(errors="replace").strip()
+    if len(found) != _DIGITS or not found.isalnum():
+        raise CheckpointError(
+            f"{path} holds {found[:40]!r}, accepted are {_DIGITS} letters and digits",
+            hint="put the id back: each COMMIT of the run's checkpoints names it as life.run; "
+            "where there is none yet, remove the file",
+        )
     return found
+
+
+def _offer(path: Path, own: str) -> None:
+    """Make the file, if no other point of the run is faster. It is seen with all it holds, or not at all."""
+    staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        write_atomic(staged, own)
+        with contextlib.suppress(FileExistsError):
+            os.link(staged, path)
+    finally:
+        staged.unlink(missing_ok=True)
+    fsync_dir(path.parent)
 
 
 def checkpoint_folder(env: JobEnv, root: str, run: str) -> Path:
@@ -79,12 +71,21 @@ def checkpoint_folder(env: JobEnv, root: str, run: str) -> Path:
 
     Args:
         env: any rank.
-        root: ``trainer.checkpoint.root``; empty: in the point's folder.
+        root: ``trainer.checkpoint.root``; empty: in the point's folder; ``~`` is a home.
         run: the run's id.
+
+    Raises:
+        ConfigError: if ``~`` stands for no home.
     """
     if not root:
         return env.point_dir / "checkpoints"
-    return Path(root) / f"{env.run_dir.name}-{run}" / str(env.point)
+    try:
+        folder = Path(root).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"trainer.checkpoint.root={root!r}: {error}", hint="write the path without ~"
+        ) from error
+    return folder / f"{env.run_dir.name}-{run}" / str(env.point)
 
 
 def finished(settings: Settings, env: JobEnv) -> str:

@@ -13,6 +13,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from slurmkit.errors import SlurmkitError, StoppedError
+from slurmkit.runtime.records import make_dirs
 from slurmkit.runtime.signals import Stop, catch_signals
 from trainer import state
 from trainer.build import check_identity, deterministic, identity_of
@@ -20,10 +21,12 @@ from trainer.checkpoint import CheckpointStore
 from trainer.control import Report
 from trainer.distributed import Ranks, joined, set_threads
 from trainer.events import EventLog, MetricLog, chain, log_samples
+from trainer.gradients import check_summed
 from trainer.identity import checkpoint_folder, finished, run_id, write_result
 from trainer.resume import find_checkpoint
 from trainer.samples import Feed, open_samples, order_checksum
-from trainer.start import make, some
+from trainer.say import say
+from trainer.start import make
 from trainer.stop import stop_before_start, stop_life
 from trainer.trouble import explained, of_system, shared, tell
 
@@ -54,7 +57,7 @@ def train(settings: Settings, env: JobEnv, flags: SignalFlags | None = None) -> 
     with contextlib.ExitStack() as stack:
         caught = flags if flags is not None else stack.enter_context(catch_signals())
         try:
-            env.point_dir.mkdir(parents=True, exist_ok=True)
+            make_dirs(env.point_dir)
             set_threads(env)
             cuda = settings.trainer.device != "cpu" and torch.cuda.is_available()
             stack.enter_context(deterministic(on=settings.trainer.deterministic, cuda=cuda))
@@ -265,12 +268,12 @@ class ClusterAwareTrainer:
             place = self.step * self.config.batch_size + first
             order += order_checksum(place, ids)
             fed[place] = ids.tolist()
+        check_summed(self.ddp, step)
         if self.config.log_samples:
             try:
                 log_samples(self.env, self.life, step, fed)
             except OSError as error:
                 self._trouble = of_system(error)
-        self._check_gradients(step)
         healthy = self._clip()
         if healthy:
             self.optimizer.step()
@@ -285,15 +288,6 @@ class ClusterAwareTrainer:
     def _lr(self, step: int) -> float:
         own: float = self.optimizer.param_groups[0]["lr"]
         return self.optim.lr_at(step, self.config.steps) if self.optim else own
-
-    def _check_gradients(self, step: int) -> None:
-        """DDP leaves out what holds a parameter without a gradient: the ranks would differ from here on."""
-        named = self.model.named_parameters()
-        none = [name for name, value in named if value.requires_grad and value.grad is None]
-        if none:
-            words = f"in step {step} the loss does not depend on {some(none)}; not saved"
-            hint = "let every pass use every parameter, for example by adding 0 * parameter.sum() to the loss"
-            self._trouble = SlurmkitError(words, hint)
 
     def _clip(self) -> bool:
         """Whether the gradient is finite; it is the same on all ranks."""
@@ -337,7 +331,7 @@ class ClusterAwareTrainer:
         with self.control.together(self.ranks.nodes):
             if self.lead:
                 files = state.pack(self.model, self.optimizer, states, self._facts())
-                self.metrics.flush()
+                self.metrics.sync()  # steps that are committed are never done again
                 folder = self.store.save(self.step, files)
                 size = sum(map(len, files.values()))
         self._saved_step, self._saved_at = self.step, time.monotonic()
@@ -364,7 +358,7 @@ class ClusterAwareTrainer:
             "samples": self.digest,
         }
         origin = {"life": self.env.life(), "world_size": self.env.world_size, "torch": torch.__version__}
-        return {"version": 1, **position, "loss": self.loss, "identity": self.identity, **origin}
+        return {**position, "loss": self.loss, "identity": self.identity, **origin}
 
     def _stop(self, stop: Stop) -> int:
         """After the save: rank 0 asks Slurm why, and requeues the job if that is right."""
@@ -392,4 +386,4 @@ class ClusterAwareTrainer:
 
     def _say(self, line: str) -> None:
         if self.lead:
-            print(line, flush=True)
+            say(line)

@@ -237,7 +237,7 @@ def open_samples(config: DataConfig, submit_dir: Path) -> Samples:
     Raises:
         ConfigError: if there is no such file, or not the datasets that it should hold.
     """
-    path = Path(config.path).expanduser()
+    path = Path(os.path.expanduser(config.path))  # noqa: PTH111 - pathlib raises for a user that there is not
     places = list(dict.fromkeys([path.absolute(), submit_dir.absolute() / path]))
     found = next((place for place in places if place.is_file()), None)
     if found is None:

@@ -11,13 +11,14 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from slurmkit.config.training import OptimConfig
-from slurmkit.errors import ConfigError, SlurmkitError
+from slurmkit.errors import CheckpointError, ConfigError, SlurmkitError
 from trainer import state
 from trainer.build import build_model, build_optimizer
+from trainer.gradients import some, without_gradient
 from trainer.samples import SampleOrder, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from torch import Tensor, nn
     from torch.optim import Optimizer
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from trainer.distributed import Ranks
     from trainer.samples import Samples
 
-__all__ = ["Made", "make", "try_out", "untouched"]
+__all__ = ["Made", "make", "try_out", "try_to_save", "untouched"]
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,15 @@ def make(settings: Settings, env: JobEnv, ranks: Ranks, samples: Samples) -> Mad
         inputs, targets = inputs.to(ranks.device), targets.to(ranks.device)
         with untouched(model):
             try_out(settings, model, inputs, targets)
+        if env.rank == 0:
+            try_to_save(settings, model, optimizer)
     device_ids = [ranks.device] if ranks.device.type == "cuda" else None
     ddp = DistributedDataParallel(model, device_ids=device_ids)
     with untouched(model):
-        # Two throwaway passes: DDP regroups its buckets after the first, and then sums in another order.
-        # Without them the first step after a resume would differ in its last bits.
-        for _ in range(2):
-            ddp(inputs, targets).backward()
+        # A throwaway pass: DDP notes in which order gradients come in the first backward pass, and regroups
+        # its buckets by it at the start of the next forward pass (``_pre_forward``), which is that of the
+        # first step. Without it the first step after a resume would differ in its last bits.
+        ddp(inputs, targets).backward()
     optimizer.zero_grad(set_to_none=True)
     return Made(parts, order, model, optimizer, optim, ddp)
 
@@ -119,27 +122,24 @@ def try_out(settings: Settings, model: nn.Module, inputs: Tensor, targets: Tenso
         )
 
 
-def without_gradient(model: nn.Module, loss: Tensor) -> list[str]:
-    """The parameters that take a gradient and get none from a loss.
+def try_to_save(settings: Settings, model: nn.Module, optimizer: Optimizer) -> None:
+    """Take everything apart once as a save does: an emergency save must not be the first one to find out.
 
     Args:
+        settings: the config, to name its keys.
         model: the bare model.
-        loss: of one pass.
+        optimizer: its optimizer.
+
+    Raises:
+        ConfigError: if a checkpoint cannot hold it.
     """
-    named = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    gradients = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True)
-    return [name for name, gradient in zip(named, gradients, strict=True) if gradient is None]
-
-
-def some(names: Sequence[str]) -> str:
-    """A list of names that stays readable.
-
-    Args:
-        names: any number of them.
-    """
-    shown = 4
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+    try:
+        state.pack(model, optimizer, [], {})
+    except CheckpointError as error:
+        target = settings.model["_target_"]
+        raise ConfigError(
+            f"model._target_={target} with its optimizer could not be saved: {error.message}", hint=error.hint
+        ) from error
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import json
 import random
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ __all__ = [
     "seed_everything",
     "unpack",
 ]
+
+_HOLDS = "a checkpoint holds plain tensors, numbers, text, lists and mappings; no pickle"
 
 
 def seed_everything(*numbers: int) -> None:
@@ -109,7 +112,7 @@ def pack(
         facts: what else to keep, plain JSON.
 
     Raises:
-        CheckpointError: if the optimizer keeps something that is neither tensor nor plain JSON.
+        CheckpointError: if model or optimizer keep something that a checkpoint cannot hold.
     """
     tensors: dict[str, Tensor] = {f"model/{key}": value for key, value in model.state_dict().items()}
     states: list[dict[str, Any]] = []
@@ -128,7 +131,7 @@ def pack(
                 tensors[f"optim/{index}/{key}"] = value
             else:
                 plain.setdefault(str(index), {})[key] = value
-    tensors, same = _without_aliases(tensors)
+    data, same = _tensor_file(tensors)
     document = {
         **facts,
         "rng": states,
@@ -140,24 +143,42 @@ def pack(
     except (TypeError, ValueError) as error:
         raise CheckpointError(
             f"the optimizer {type(optimizer).__name__} keeps something that is no plain JSON: {error}",
-            hint="a checkpoint holds tensors, numbers, text, lists and mappings; no pickle",
+            hint=_HOLDS,
         ) from error
-    return {TENSORS: safetensors.torch.save(tensors), STATE: text.encode()}
+    return {TENSORS: data, STATE: text.encode()}
 
 
-def _without_aliases(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tied parameters once: safetensors refuses two names for one memory."""
+def _tensor_file(tensors: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
+    """The file of the tensors, with tied ones once, and which name stands for which."""
     first: dict[tuple[Any, ...], str] = {}
     kept: dict[str, Tensor] = {}
     same: dict[str, str] = {}
-    for name, value in tensors.items():
-        key = (value.data_ptr(), value.dtype, tuple(value.shape), tuple(value.stride()))
-        if value.numel() and key in first:
-            same[name] = first[key]
-            continue
-        first[key] = name
-        kept[name] = value.detach().to("cpu").contiguous()
-    return kept, same
+    used: set[int] = set()
+    name = ""
+    try:
+        for name, value in tensors.items():
+            if not isinstance(value, torch.Tensor):
+                raise TypeError(f"a {type(value).__name__} is no tensor")  # noqa: TRY301
+            key = (value.data_ptr(), value.dtype, tuple(value.shape), tuple(value.stride()))
+            if value.numel() and key in first:
+                same[name] = first[key]
+                continue
+            first[key] = name
+            kept[name] = _alone(value, used)
+        name = ""
+        return safetensors.torch.save(kept), same
+    except (TypeError, KeyError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise CheckpointError(f"{name or 'a tensor'} cannot be written: {words}", hint=_HOLDS) from error
+
+
+def _alone(value: Tensor, used: set[int]) -> Tensor:
+    """A tensor in host memory that it shares with no other: safetensors refuses views of one memory."""
+    own = value.detach().to("cpu").contiguous()
+    if own.untyped_storage().data_ptr() in used:
+        own = own.clone()
+    used.add(own.untyped_storage().data_ptr())
+    return own
 
 
 def unpack(files: Mapping[str, bytes]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -196,7 +217,8 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Put the state of each parameter back. Learning rate, betas and the like stay those of the config.
 
-    What a group keeps beside the arguments of its optimizer is state too, and comes back.
+    What a group keeps beside the arguments of its optimizer is state too, and comes back. Moments keep the
+    type that they were saved with, also where that is finer than the parameter's.
 
     Args:
         optimizer: a fresh one for the same parameters.
@@ -215,7 +237,7 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], facts
         sizes = f"its groups had {[*map(len, before)]} parameters and have {[*map(len, now)]}"
         raise _other_code("optimizer", ValueError(sizes))
     try:
-        fixed = {"params", *optimizer.defaults}
+        fixed = _arguments(optimizer)
         groups = [
             {**group, **{key: value for key, value in old.items() if key not in fixed}}
             for old, group in zip(saved["groups"], own, strict=True)
@@ -223,6 +245,29 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], facts
         optimizer.load_state_dict({"state": state, "param_groups": groups})
     except ValueError as error:
         raise _other_code("optimizer", error) from error
+    _keep_types(optimizer, state)
+
+
+def _arguments(optimizer: Optimizer) -> set[str]:
+    """What the config says about an optimizer: of its ``defaults``, what it can be called with.
+
+    Some optimizers (Schedule-Free, Prodigy) keep running values among their defaults. Of all classes, since a
+    subclass may pass on keywords that it does not name.
+    """
+    known: set[str] = set()
+    for kind in type(optimizer).__mro__:
+        known.update(inspect.signature(kind.__init__).parameters)  # type: ignore[misc]
+    return {"params"} | (known & {*optimizer.defaults})
+
+
+def _keep_types(optimizer: Optimizer, saved: Mapping[int, Mapping[str, Any]]) -> None:
+    """Undo a cast of torch to the type of the parameter: float32 moments of bfloat16 would lose bits."""
+    parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    for index, values in saved.items():
+        own = optimizer.state[parameters[index]]
+        for key, value in values.items():
+            if isinstance(value, torch.Tensor) and own[key].dtype != value.dtype:
+                own[key] = value.to(own[key].device)
 
 
 def _other_code(what: str, error: Exception) -> CheckpointError:

@@ -8,6 +8,7 @@ from slurmkit.runtime.ending import end_life
 from slurmkit.runtime.records import read_json_lines
 from slurmkit.runtime.requeue import Cause
 from trainer.events import EVENTS, EventLog
+from trainer.say import say
 
 if TYPE_CHECKING:
     from slurmkit.runtime.jobenv import JobEnv
@@ -33,12 +34,12 @@ def stop_life(env: JobEnv, stop: Stop, step: int, flags: SignalFlags, events: Ev
     first = flags.first
     events.emit("signal", signals=names, arrived=first.unix if first else None, step=step)
     saved = f"saved after step {step}" if step else "no step is done yet"
-    print(f"{' and '.join(names)} came; {saved}", flush=True)
+    say(f"{' and '.join(names)} came; {saved}")
     ending = end_life(env.own_id, stop, env.restart, stalled=stalled_lives(env, step))
     cause = ending.cause.value if ending.cause else None
     kind = "requeue" if ending.requeued else "stop"
     events.emit(kind, cause=cause, code=ending.code, words=ending.words, step=step)
-    print(ending.words, flush=True)
+    say(ending.words)
     return ending.code
 
 

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import SlurmkitError
+from trainer.say import say
 
 if TYPE_CHECKING:
     from slurmkit.runtime.jobenv import JobEnv
@@ -82,4 +83,4 @@ def tell(error: SlurmkitError, env: JobEnv) -> None:
         return  # rank 0 says it
     who = "" if shared or env.world_size == 1 else f"rank {env.rank} on {env.node}: "
     lines = [f"error: {who}{error}", *([f"hint: {error.hint}"] if error.hint else [])]
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    say("\n".join(lines), sys.stderr)

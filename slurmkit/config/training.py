@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -44,7 +45,7 @@ class CheckpointConfig:
     """When and where the state is saved. A run always saves at its end and when it is told to stop."""
 
     root: str = ""
-    """A folder that all lives of the run see; empty: ``checkpoints`` in the point's folder."""
+    """A folder that all lives of the run see, ``~`` is a home; empty: ``checkpoints`` in the point's folder."""
     every: int = 0
     """Save each so many optimizer steps; 0: not by steps."""
     seconds: float = 600.0
@@ -70,7 +71,7 @@ class TrainerConfig:
     steps: int = 1000
     """Optimizer steps of the whole run, over all of its lives."""
     batch_size: int = 32
-    """Samples of one optimizer step over all ranks together; a multiple of ranks times accumulate."""
+    """Samples of one optimizer step over all ranks together; at least one for each pass of each rank."""
     accumulate: int = 1
     """Forward and backward passes a rank makes for one optimizer step."""
     seed: int = 0
@@ -78,7 +79,8 @@ class TrainerConfig:
     device: str = "auto"
     """``auto`` (a GPU for each local rank where the node has them), ``cpu`` or ``cuda``."""
     deterministic: bool = True
-    """Only deterministic kernels, so that a resumed run is bit-identical; false may be faster on GPUs."""
+    """Deterministic kernels where torch has one (it warns of the others): with them a resumed run is
+    bit-identical. False may be faster on GPUs."""
     log_every: int = 10
     """A line on stdout each so many steps; 0: none."""
     log_samples: bool = False
@@ -232,4 +234,4 @@ class Settings:
     def run_dir(self) -> str:
         """The run folder of a run by hand: each name has its own, so that two experiments do not meet."""
         own = re.sub(r"[^\w.=,+-]", "_", self.name).strip(".") or "experiment"
-        return self.trainer.run_dir or f"runs/local/{own}"
+        return os.path.expanduser(self.trainer.run_dir) or f"runs/local/{own}"  # noqa: PTH111 - text stays text

@@ -6,14 +6,22 @@ import contextlib
 import errno
 import json
 import os
-import tempfile
-from pathlib import Path
+import secrets
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-__all__ = ["append_json", "append_lines", "fsync_dir", "read_json", "read_json_lines", "write_atomic"]
+__all__ = [
+    "append_json",
+    "append_lines",
+    "fsync_dir",
+    "make_dirs",
+    "read_json",
+    "read_json_lines",
+    "write_atomic",
+]
 
 
 def fsync_dir(path: Path) -> None:
@@ -29,6 +37,25 @@ def fsync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_dirs(path: Path) -> None:
+    """Make a folder and those above it, so that all of their names outlast a power cut.
+
+    Also where another made them a moment ago: who did cannot be told.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        OSError: as the system gave it.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in (whole := path.resolve(), *whole.parents):
+        with contextlib.suppress(PermissionError):  # where we may not look, nobody made a folder for us
+            fsync_dir(folder)
+        if folder.is_mount():
+            break
+
+
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
     """Write a whole file so that a reader sees the old one or the new one, and never a part.
 
@@ -38,23 +65,23 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
     Args:
         path: the file; its folder must exist.
         data: the content; text is written as UTF-8.
-        mode: the permission bits of the file.
+        mode: the permission bits of the file, less those of the umask.
 
     Raises:
         OSError: as the system gave it, for example ENOSPC.
     """
     content = data.encode() if isinstance(data, str) else data
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temp = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
             file.write(content)
             file.flush()
-            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        Path(name).replace(path)
+        temp.replace(path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
+            temp.unlink()
         raise
     fsync_dir(path.parent)
 

@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from slurmkit import load_experiment
-from slurmkit.config.training import OptimConfig, TrainerConfig
+from slurmkit.config.training import DataConfig, OptimConfig, Settings, TrainerConfig
 from slurmkit.paths import data_dir
 
 
@@ -41,3 +41,11 @@ def test_what_nobody_says_is_the_same_in_python_and_in_a_file() -> None:
     config = load_experiment().config
     assert config["optim"] == asdict(OptimConfig())
     assert config["trainer"] == asdict(TrainerConfig())
+
+
+def test_a_home_is_not_a_folder_called_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``trainer.run_dir=~/x`` is below the home, as ``data.path`` and ``trainer.checkpoint.root`` are."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    own = {"model": {"_target_": "m.Net"}, "optim": {}, "data": DataConfig()}
+    assert Settings(name="a", trainer=TrainerConfig(run_dir="~/x"), **own).run_dir == "/home/ada/x"
+    assert Settings(name="a b", trainer=TrainerConfig(), **own).run_dir == "runs/local/a_b"

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from slurmkit.runtime.records import append_json, append_lines, read_json, read_json_lines, write_atomic
+from slurmkit.runtime.records import (
+    append_json,
+    append_lines,
+    make_dirs,
+    read_json,
+    read_json_lines,
+    write_atomic,
+)
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -23,6 +30,21 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o644)])
+def test_the_umask_counts_for_every_file(tmp_path: Path, umask: int, mode: int) -> None:
+    """Who hides new files from others hides whole files and lines alike."""
+    before = os.umask(umask)
+    try:
+        write_atomic(tmp_path / "whole", "x")
+        append_lines(tmp_path / "lines", "x\n")
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        "whole": mode,
+        "lines": mode,
+    }
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
@@ -110,6 +132,40 @@ def test_content_then_name_then_folder(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Path, "replace", renamed)
     write_atomic(tmp_path / "x", b"123")
     assert done == ["content of 3", "name", "folder"]
+
+
+def test_every_name_of_a_path_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut none of the folders is missing, whoever made them; a link leads to where they are."""
+    done: list[Path] = []
+
+    def synced(descriptor: int) -> None:
+        done.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", synced)
+    real = tmp_path / "far" / "real"
+    real.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(real)
+    for _ in range(2):
+        done.clear()
+        make_dirs(tmp_path / "link" / "a" / "b")
+        assert done[:5] == [real / "a" / "b", real / "a", real, real.parent, tmp_path]
+        assert done[-1].is_mount()
+
+
+def test_a_folder_above_that_may_not_be_read_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``/home`` may be closed to those who live there."""
+    opened = os.open
+
+    def refused(path: Path, flags: int, mode: int = 0o777) -> int:
+        if path == tmp_path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refused)
+    make_dirs(tmp_path / "mine")
+    assert (tmp_path / "mine").is_dir()
 
 
 def test_an_append_that_fails_names_its_file() -> None:

@@ -85,6 +85,7 @@ BOTH = Stop.USR1 | Stop.TERM
         (PREEMPTED, Stop.INT | Stop.TERM, Cause.INTERRUPTED),
         (LIMIT, Stop.INT | Stop.TERM, Cause.INTERRUPTED),
         (REQUEUED, Stop.INT, Cause.INTERRUPTED),
+        ({"preempt": "2026-01-01T10:00:01"}, Stop.TERM, Cause.PREEMPTED),  # in the second of the start
         # PreemptTime of an earlier life, from before this one started.
         ({"preempt": "2026-01-01T09:59:00"}, Stop.TERM, Cause.UNEXPLAINED),
     ],

@@ -1,8 +1,16 @@
-"""Models that behave badly in one way each."""
+"""Models that behave badly in one way each, and an optimizer with running values among its defaults."""
 
 from __future__ import annotations
 
+import os
+import time
+from typing import TYPE_CHECKING
+
+import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 class NoGradient(nn.Module):
@@ -111,14 +119,68 @@ class Pair(Narrow):
 
 
 class Moody(Narrow):
-    """Leaves a layer out from its tenth pass on."""
+    """Leaves a layer out in some passes, on some ranks; the first two passes are those of the start.
 
-    def __init__(self) -> None:
+    Args:
+        out: in which passes, from the start on.
+        rank: on which rank alone; on all of them if negative.
+        pause: seconds of each pass.
+    """
+
+    def __init__(self, out: Sequence[int] = range(9, 1000), rank: int = -1, pause: float = 0) -> None:
         super().__init__()
         self.second = nn.Linear(64, 1)
         self.passes = 0
+        self.out = set(out) if rank < 0 or str(rank) == os.environ["SLURM_PROCID"] else set()
+        self.pause = pause
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         self.passes += 1
+        time.sleep(self.pause)
         loss = super().forward(inputs, targets)
-        return loss + self.second(inputs).square().mean() if self.passes < 10 else loss
+        return loss if self.passes in self.out else loss + self.second(inputs).square().mean()
+
+
+class View(Narrow):
+    """Keeps views of one memory: a part, the same in another shape, and a whole beside a tied one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        table = torch.arange(12.0)
+        self.register_buffer("front", table[:5])
+        self.register_buffer("table", table)
+        self.register_buffer("square", table.view(3, 4))
+        self.register_buffer("same", table)
+
+
+class Extra(Narrow):
+    """Has state that is no tensor."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"seen": 3}
+
+    def set_extra_state(self, state: object) -> None:
+        del state
+
+
+class Sparse(Narrow):
+    """Has a buffer of a kind that safetensors does not know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("holes", torch.eye(3).to_sparse())
+
+
+class Counted(torch.optim.SGD):
+    """Counts its steps in its group, as Schedule-Free does, and passes on keywords that it does not name."""
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float = 0.1, **more: float) -> None:
+        super().__init__(params, lr, **more)  # type: ignore[arg-type]
+        self.defaults["k"] = 0
+        for group in self.param_groups:
+            group.setdefault("k", 0)
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        super().step(closure)
+        for group in self.param_groups:
+            group["k"] += 1

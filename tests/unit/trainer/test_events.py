@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmkit.runtime.records import read_json_lines
 from trainer.events import EventLog, MetricLog, chain, loss_curve
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 
@@ -48,6 +48,24 @@ def test_a_flush_that_fails_loses_nothing(tmp_path: Path) -> None:
     log.flush()
     log.flush()
     assert loss_curve(tmp_path / "later") == [(1, 0.5)]
+
+
+def test_a_sync_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is noted, and the name of the file: a step that is committed is never done again."""
+    done: list[tuple[str, int]] = []
+
+    def synced(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        done.append((path.name, path.read_text().count("\n") if path.is_file() else 0))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    log = MetricLog(tmp_path, {"restart": 0, "life": "a"})
+    log.sync()
+    assert done == [], "there is nothing yet"
+    for step in (1, 2):
+        log.add(step=step, loss=0.1)
+    log.sync()
+    assert done == [("metrics.jsonl", 2), (tmp_path.name, 0)]
 
 
 def test_an_event_that_cannot_be_written_is_a_note(

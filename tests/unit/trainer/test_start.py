@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from odd_models import Counting
 from ranks import started
 
 from slurmkit.config.training import Settings
-from slurmkit.errors import CheckpointError, ConfigError
+from slurmkit.errors import ConfigError
 from trainer.build import build_model, deterministic
 from trainer.identity import RUN_ID, run_id
 from trainer.start import try_out, untouched
@@ -58,18 +59,57 @@ def test_a_model_that_cannot_be_trained_is_a_mistake_too(name: str, words: str) 
         try_out(settings, build_model(settings.model), torch.zeros(4, 64), torch.zeros(4))
 
 
-def test_a_parameter_that_loses_its_gradient_ends_the_run(data: Path, tmp_path: Path) -> None:
-    """DDP would leave it unsummed and go on for a step: nothing of that step is saved, and it is said once."""
+@pytest.mark.parametrize(
+    ("words", "bad", "ranks"),
+    [
+        ("", 7, (0, 1)),
+        ("trainer.checkpoint.every=1", 7, (0, 1)),
+        ("model.rank=1 model.pause=0.3 model.out=[5]", 3, (1,)),
+        ("model.out=[11] trainer.accumulate=2 trainer.checkpoint.every=1", 0, ()),
+        ("model.out=[12] trainer.accumulate=2 trainer.checkpoint.every=1", 5, (0, 1)),
+        ("model.out=[12] trainer.accumulate=2 trainer.steps=5", 5, (0, 1)),
+    ],
+    ids=[
+        "defaults",
+        "every step saved",
+        "one rank, long steps",
+        "an early pass",
+        "the last pass",
+        "at the end",
+    ],
+)
+def test_a_parameter_that_loses_its_gradient_ends_the_run(
+    data: Path, tmp_path: Path, words: str, bad: int, ranks: tuple[int, ...]
+) -> None:
+    """DDP would leave it unsummed: each rank that sees it says so and ends, and nothing of that step is saved.
+
+    A rank that waits for it in ``backward()`` loses contact, and ends too. In an early pass of several it
+    does no harm.
+    """
     model = ["model=own", "model._target_=odd_models.Moody"]
-    overrides = [f"data.path={data}/digits.h5", *model, "trainer.checkpoint.every=1"]
+    overrides = [f"data.path={data}/digits.h5", *model, "trainer.steps=8", *words.split()]
     with started(2, tmp_path / "run", overrides) as step:
-        assert step.wait() == [1, 1]
-        said = "".join(err for _, err in step.said)
-    assert said.count("in step 7 the loss does not depend on second.weight, second.bias; not saved") == 1, (
-        said
-    )
-    assert [line["step"] for line in lines(tmp_path / "run", "events.jsonl") if "bytes" in line][-1] == 6
-    assert "Traceback" not in said
+        assert step.wait(40) == ([1, 1] if bad else [0, 0]), step.said
+    for rank, (_, err) in enumerate(step.said):
+        line = f"in step {bad} the loss does not depend on second.weight, second.bias; not saved"
+        assert err.count(line) == (rank in ranks), step.said
+        assert "Traceback" not in err
+    saved = [line["step"] for line in lines(tmp_path / "run", "events.jsonl") if "bytes" in line]
+    assert not bad or all(one < bad for one in saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("Extra", "model/_extra_state .* dict is no tensor"), ("Sparse", "model/holes ")]
+)
+def test_what_could_not_be_saved_is_refused_before_the_first_step(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    """An emergency save must not be the first to find out; the line names what no checkpoint can hold."""
+    assert train_here(data, tmp_path, "model=own", f"model._target_=odd_models.{name}") == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert re.search(f"odd_models.{name} with its optimizer could not be saved: {words}", error), error
+    assert "a checkpoint holds plain tensors" in hint
+    assert not lines(tmp_path, "metrics.jsonl")
 
 
 def test_trying_leaves_no_trace_in_the_model() -> None:
@@ -167,7 +207,8 @@ runpy.run_module({module!r}, run_name="__main__")
 )
 def test_each_name_has_its_run_folder_by_hand(name: str, override: str, folder: str) -> None:
     """Two experiments that are started by hand do not meet."""
-    assert runner.settings_of([f"name={name}", f"trainer.run_dir={override}"]).run_dir == folder
+    words = [f"name={name}", *([f"trainer.run_dir={override}"] if override else [])]
+    assert runner.settings_of(words).run_dir == folder
 
 
 def test_the_id_of_a_run_is_made_once(tmp_path: Path) -> None:
@@ -175,18 +216,6 @@ def test_the_id_of_a_run_is_made_once(tmp_path: Path) -> None:
     first = run_id(tmp_path / "a" / "digits")
     assert run_id(tmp_path / "a" / "digits") == first
     assert run_id(tmp_path / "b" / "digits") != first
-
-
-def test_an_id_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
-    """Between making and writing the file it is empty; one that stays so is an error with a way out."""
-    path = tmp_path / RUN_ID
-    path.touch()
-    assert run_id(tmp_path, lambda _: path.write_text("0123456789abcdef") and None) == "0123456789abcdef"
-    path.write_text("")
-    waited: list[float] = []
-    with pytest.raises(CheckpointError, match="holds ''"):
-        run_id(tmp_path, waited.append)
-    assert sum(waited) == 10
 
 
 @pytest.mark.parametrize("name", ["result.json", "samples-0.jsonl", "checkpoints"])

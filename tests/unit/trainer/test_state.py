@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from odd_models import View
 
 from slurmkit.config.training import OptimConfig
 from slurmkit.errors import CheckpointError
@@ -20,6 +21,7 @@ from trainer.checkpoint import STATE, TENSORS
 from trainer.models.gpt import GPT
 
 if TYPE_CHECKING:
+    from torch import nn
     from torch.optim import Optimizer
 
 CPU = torch.device("cpu")
@@ -46,7 +48,7 @@ def drawn() -> tuple[float, float]:
     return random.random(), np.random.rand()  # noqa: NPY002, S311
 
 
-def saved(model: GPT, optimizer: Optimizer) -> dict[str, bytes]:
+def saved(model: nn.Module, optimizer: Optimizer) -> dict[str, bytes]:
     return state.pack(model, optimizer, [state.random_state(CPU)], {"step": 3})
 
 
@@ -101,13 +103,49 @@ def test_what_the_config_says_now_wins(before: Any, after: Any) -> None:
 
 
 def test_what_an_optimizer_keeps_in_a_group_is_state() -> None:
-    """What is no argument of the optimizer, such as a count of steps, comes back."""
-    model, optimizer = small()
-    optimizer.param_groups[0]["counted"] = 7
+    """What is no argument of the optimizer comes back, also where it has a default; arguments do not.
+
+    Schedule-Free and Prodigy keep running values among their defaults, such as a count of steps.
+    """
+    before, after = ({"_target_": "odd_models.Counted", "lr": lr, "momentum": lr} for lr in (0.1, 0.2))
+    model, optimizer = small(before)
+    train(model, optimizer, 3)
+    optimizer.param_groups[0]["found"] = 7
     tensors, facts = state.unpack(saved(model, optimizer))
-    _, fresh = small()
+    _, fresh = small(after)
     state.restore_optimizer(fresh, tensors, facts)
-    assert fresh.param_groups[0]["counted"] == 7
+    group = fresh.param_groups[0]
+    assert (group["k"], group["found"]) == (3, 7)
+    assert (group["lr"], group["momentum"]) == (0.2, 0.2)
+
+
+def test_moments_keep_their_type() -> None:
+    """Float32 moments of bfloat16 parameters come back to the bit, which torch would round."""
+    model, optimizer = small()
+    train(model, optimizer, 1)
+    model.to(torch.bfloat16)
+    kept = [optimizer.state[value]["exp_avg"] for value in model.parameters()]
+    tensors, facts = state.unpack(saved(model, optimizer))
+    other, fresh = small()
+    other.to(torch.bfloat16)
+    state.restore_optimizer(fresh, tensors, facts)
+    found = [fresh.state[value]["exp_avg"] for value in other.parameters()]
+    assert {value.dtype for value in found} == {torch.float32}
+    assert all(map(torch.equal, kept, found))
+
+
+def test_views_of_one_memory_are_written_each() -> None:
+    """A buffer that is part of another one, or the same in another shape, is saved and comes back."""
+    model = View()
+    optimizer = build_optimizer(OptimConfig(), model)
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
+    tensors, facts = state.unpack(saved(model, optimizer))
+    assert facts["aliases"] == {"model/same": "model/table"}
+    other = View()
+    for value in other.buffers():
+        value.zero_()
+    state.restore_model(other, tensors)
+    assert all(torch.equal(value, expected[name]) for name, value in other.state_dict().items())
 
 
 def test_tied_parameters_are_written_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
+from here import lines, train_here
 from ranks import started, step_variables
 
 from slurmkit.errors import StoppedError
@@ -69,6 +71,19 @@ def test_the_count_reaches_the_decision(tmp_path: Path, monkeypatch: pytest.Monk
     flags.note(signal.SIGTERM)
     assert stop.stop_before_start(env, flags) == 143
     assert told == [(("12", Stop.TERM, 1), {"stalled": 1})]
+
+
+def test_a_full_log_costs_no_requeue(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no line can be printed, a run still learns, saves and ends as it would: the decision is made."""
+    flags = SignalFlags()
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert train_here(data, tmp_path) == 0
+        flags.note(signal.SIGUSR1)
+        assert train_here(data, tmp_path, "trainer.steps=40", flags=flags) == 75
+        with contextlib.suppress(OSError):
+            full.close()
+    assert [line["event"] for line in lines(tmp_path, "events.jsonl")][-2:] == ["signal", "stop"]
 
 
 def test_the_other_ranks_of_a_job_leave_the_exit_code_to_rank_0() -> None:
