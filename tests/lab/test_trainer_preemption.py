@@ -130,11 +130,16 @@ def again(hit: dict[str, RunHandle]) -> tuple[RunHandle, int]:
 def unlimited(again: tuple[RunHandle, int], hit: dict[str, RunHandle]) -> dict[str, RunHandle]:
     """The two runs that met their limit; it was moved to where they were, and would be so again."""
     del again  # it is on its way first
+
+    def is_moved(run: RunHandle) -> bool:
+        longer = ["scontrol", "update", f"jobid={run.job}", "timelimit=10"]
+        # A quick second life may be over by now: then there is no limit to move.
+        return run.result() is not None or not run.lab.run(longer, check=False).returncode
+
     for name in ("bare", "warned"):
         run = hit[name]
         wait_until(lambda run=run: run.events("requeue"), 120, f"the run {name} to requeue itself")
-        longer = ["scontrol", "update", f"jobid={run.job}", "timelimit=10"]
-        wait_until(lambda: not run.lab.run(longer, check=False).returncode, 30, "Slurm to take the limit")  # noqa: B023
+        wait_until(lambda run=run: is_moved(run), 30, "Slurm to take the limit")
     return hit
 
 
