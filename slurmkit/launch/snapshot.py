@@ -69,7 +69,9 @@ def _files(project: Project, runs_dir: Path) -> Iterator[Path]:
     def left_out(folder: Path) -> bool:
         """Whether a folder lies in a run: a snapshot of snapshots would double with every submission."""
         if folder not in runs:
-            inside = folder != project.root and (left_out(folder.parent) or _is_same(folder, runs_dir))
+            inside = folder != project.root and (
+                left_out(folder.parent) or (folder.exists() and folder.samefile(runs_dir))
+            )
             runs[folder] = inside or _is_of_a_run(folder)
         return runs[folder]
 
@@ -80,10 +82,6 @@ def _files(project: Project, runs_dir: Path) -> Iterator[Path]:
     for path in found:
         if not left_out(path.parent) and (path.is_symlink() or path.is_file()):
             yield path
-
-
-def _is_same(folder: Path, other: Path) -> bool:
-    return folder.name == other.name and folder.exists() and folder.samefile(other)
 
 
 def _is_of_a_run(folder: Path) -> bool:

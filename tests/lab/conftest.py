@@ -61,6 +61,13 @@ def lab(start_lab: Callable[..., Lab]) -> Lab:
     return start_lab(f"t{os.getpid()}")
 
 
+@pytest.fixture
+def as_root(missing: Callable[[str], None]) -> None:
+    """For a test that mounts, or becomes another user; CI runs as root."""
+    if os.getuid() != 0:
+        missing("only root can mount a file system or become another user")
+
+
 @pytest.fixture(autouse=True)
 def _idle_again(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whatever a test leaves in the shared lab is gone before the next one begins."""

@@ -68,7 +68,7 @@ def test_a_folder_that_is_a_file_is_told(lab_folder: Path, tmp_path: Path, verb:
     assert "set SLURMKIT_LAB_DIR" in hint
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+@pytest.mark.usefixtures("as_root")
 @pytest.mark.parametrize(
     ("options", "words"), [("size=64k", "No space left on device"), ("noexec", "mounted noexec")]
 )
@@ -98,7 +98,7 @@ def test_a_file_system_that_cannot_hold_a_lab_is_told(
     assert traces(folder) == []
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.usefixtures("as_root")
 def test_roots_umask_hides_no_lab_from_others(lab_folder: Path) -> None:
     """Under umask 077, which many a root has, other users reach the lab all the same."""
     said: list[str] = []
@@ -113,7 +113,7 @@ def test_roots_umask_hides_no_lab_from_others(lab_folder: Path) -> None:
     assert not any("only root" in line for line in said)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="who is not root has a lab for nobody else")
+@pytest.mark.usefixtures("as_root")
 def test_a_lab_that_others_cannot_reach_is_told(lab_folder: Path) -> None:
     """Where a folder above it is closed, root hears that nobody else can submit to it, and what to set."""
     closed = lab_folder / "closed"

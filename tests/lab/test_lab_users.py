@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.usefixtures("as_root")
 def test_other_users_submit_to_a_lab_of_root(lab: Lab) -> None:
     """A job of an ordinary user runs as that user."""
     assert lab.run([*AS_SOMEBODY, "srun", "-N2", "id", "-un"], cwd=Path("/")).stdout.split() == [SOMEBODY] * 2
@@ -41,7 +40,7 @@ lab.down()
 """
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="every test here runs as an ordinary user already")
+@pytest.mark.usefixtures("as_root")
 def test_an_ordinary_user_can_have_one(lab_folder: Path, missing: Callable[[str], None]) -> None:
     """Without root: all nodes idle, GPUs to hand out, Prolog runs, and nothing stays."""
     home = lab_folder / "home"

@@ -141,8 +141,8 @@ def test_a_run_that_is_being_made_is_no_part_of_a_project(tmp_path: Path, in_git
         git(tmp_path, "init", "-q", "project")  # without a commit
     copy_project(find_project(project), target, 100)
     assert names(target) == {"app.py"}
-    (tmp_path / "link").symlink_to(project)
-    again = tmp_path / "link" / "my runs" / "again" / "code"
+    (tmp_path / "link").symlink_to(project / "my runs")
+    again = tmp_path / "link" / "again" / "code"
     again.parent.mkdir()
     copy_project(find_project(project), again, 100)
     assert names(again) == {"app.py"}, "the same folder of runs by another path"
