@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from slurmkit.errors import ConfigError
+from slurmkit.lab.places import DATABASE, Places, one_machine
 
 __all__ = ["MAX_GPUS", "MAX_NODES", "LabShape", "LabSpec", "check_path", "lab_files", "release_name"]
 
@@ -19,8 +20,6 @@ MIB_A_NODE = 16000
 
 _LOWEST_PORT, _HIGHEST_PORT = 1024, 65535
 _UNREADABLE = re.compile(r"[^A-Za-z0-9/._+@-]")
-_DATABASE = "slurm_acct_db"
-_EVERYONE = "Nodes=ALL MaxTime=INFINITE"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,19}")
 _OLDEST = (22, 5)
 _PREEMPT_PARAMETERS_SINCE = (24, 11)
@@ -154,27 +153,31 @@ def check_path(path: str) -> None:
         )
 
 
-def lab_files(spec: LabSpec) -> dict[str, str]:
+def lab_files(spec: LabSpec, places: Places | None = None) -> dict[str, str]:
     """Write every configuration file of a lab.
 
     Args:
         spec: its shape and places.
+        places: where its daemons run; None is all of them on this machine.
 
     Returns:
         The text of each file by its path under ``spec.root``.
     """
+    if places is None:
+        ports = _numbered("", spec.node_ports[0], spec.node_ports[-1])
+        places = one_machine(spec.root, spec.run, spec.user, ports)
     files = {
-        "etc/slurm.conf": _slurm_conf(spec),
-        "etc/topology.conf": _topology_conf(spec),
+        "etc/slurm.conf": _slurm_conf(spec, places),
+        "etc/topology.conf": _topology_conf(spec, places),
         "etc/cgroup.conf": _cgroup_conf(spec),
         "hooks/slurmkit-hooks.conf": f"STATE_DIR={spec.root}/hooks/state\n",
     }
     if spec.shape.gpus:
-        files["etc/gres.conf"] = _gres_conf(spec)
+        files["etc/gres.conf"] = _gres_conf(spec, places)
     if spec.shape.accounting:
-        files["etc/slurmdbd.conf"] = _slurmdbd_conf(spec)
+        files["etc/slurmdbd.conf"] = _slurmdbd_conf(spec, places)
         # slurmdbd would make it, but dies of its own failed attempt with MariaDB's library of 11.8.9.
-        files["etc/mariadb.sql"] = f"CREATE DATABASE IF NOT EXISTS {_DATABASE};\n"
+        files["etc/mariadb.sql"] = f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n{places.grants}"
     return files
 
 
@@ -188,10 +191,7 @@ def _numbered(prefix: str, first: int, last: int) -> str:
     return f"{prefix}{first}" if first == last else f"{prefix}[{first}-{last}]"
 
 
-def _slurm_conf(spec: LabSpec) -> str:
-    nodes = _numbered("n", 1, spec.shape.nodes)
-    ports = _numbered("", spec.node_ports[0], spec.node_ports[-1])
-    gres = f" Gres=gpu:a100:{spec.shape.gpus}" if spec.shape.gpus else ""
+def _slurm_conf(spec: LabSpec, places: Places) -> str:
     scheduler = (
         "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,nohold_on_prolog_fail"
     )
@@ -200,13 +200,13 @@ def _slurm_conf(spec: LabSpec) -> str:
     lines = [
         f"# Slurm {release_name(spec.release)}, written by slurmkit lab up",
         f"ClusterName={spec.shape.name}",
-        "SlurmctldHost=localhost",
+        f"SlurmctldHost={places.controller}",
         f"SlurmctldPort={spec.controller_port}",
-        f"SlurmUser={spec.user}",
-        f"SlurmdUser={spec.user}",
+        f"SlurmUser={places.user}",
+        f"SlurmdUser={places.node_user}",
         "AuthType=auth/munge",
         "# A requeued job waits cred_expire + 1 seconds: 5 is the least that Slurm takes.",
-        f"AuthInfo=socket={spec.run}/munge.sock,cred_expire=5",
+        f"AuthInfo={','.join(filter(None, [places.munge, 'cred_expire=5']))}",
         "",
         f"StateSaveLocation={spec.root}/state",
         f"SlurmdSpoolDir={spec.run}/spool/%n",
@@ -234,61 +234,70 @@ def _slurm_conf(spec: LabSpec) -> str:
         lines.append("GresTypes=gpu")
     lines += [
         "",
-        f"Prolog={spec.root}/hooks/prolog",
-        f"Epilog={spec.root}/hooks/epilog",
-        "PrologFlags=Alloc",
-        "PrologEpilogTimeout=20",
+        *places.controller_lines,
         "",
         "JobRequeue=1",
-        "PreemptType=preempt/partition_prio",
+        *places.preemption_lines,
         "PreemptMode=REQUEUE",
-    ]
-    if spec.shape.user_signal:
-        lines.append(_user_signal(spec.release))
-    hardware = f"CPUs={CPUS_A_NODE} CoresPerSocket={CPUS_A_NODE} RealMemory={MIB_A_NODE}{gres}"
-    lines += [
+        *_parameters(spec, places),
         "",
-        *_accounting(spec),
+        *_accounting(spec, places),
         "",
-        f"NodeName={nodes} NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports} {hardware} State=UNKNOWN",
-        f"PartitionName=low {_EVERYONE} Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=20",
-        f"PartitionName=high {_EVERYONE} PriorityTier=10 PreemptMode=OFF",
+        *_node_lines(spec, places),
+        *places.partition_lines,
     ]
     if spec.shape.extra:
         lines += ["", spec.shape.extra.rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 
-def _user_signal(release: tuple[int, int]) -> str:
-    if release >= _PREEMPT_PARAMETERS_SINCE:
-        return "PreemptParameters=send_user_signal"
-    return "SlurmctldParameters=preempt_send_user_signal"
+def _node_lines(spec: LabSpec, places: Places) -> list[str]:
+    gres = f" Gres=gpu:a100:{spec.shape.gpus}" if spec.shape.gpus else ""
+    hardware = f"CPUs={CPUS_A_NODE} CoresPerSocket={CPUS_A_NODE} RealMemory={MIB_A_NODE}{gres}"
+    lines = [f"NodeName={_nodes(spec, places)} {places.node}{hardware} State=UNKNOWN"]
+    if places.cloud:
+        lines.append(f"NodeName={_numbered('p', 1, places.cloud)} {hardware} State=CLOUD")
+    return lines
 
 
-def _accounting(spec: LabSpec) -> list[str]:
+def _nodes(spec: LabSpec, places: Places) -> str:
+    return _numbered(places.prefix, 1, spec.shape.nodes)
+
+
+def _parameters(spec: LabSpec, places: Places) -> list[str]:
+    """SlurmctldParameters, in one line, since a second would replace it; and where send_user_signal went."""
+    parameters, lines = list(places.parameters), []
+    if spec.shape.user_signal:
+        if spec.release >= _PREEMPT_PARAMETERS_SINCE:
+            lines.append("PreemptParameters=send_user_signal")
+        else:
+            parameters.append("preempt_send_user_signal")
+    return [*lines, *([f"SlurmctldParameters={','.join(parameters)}"] if parameters else [])]
+
+
+def _accounting(spec: LabSpec, places: Places) -> list[str]:
     if not spec.shape.accounting:
         return ["AccountingStorageType=accounting_storage/none"]
     return [
         "AccountingStorageType=accounting_storage/slurmdbd",
-        "AccountingStorageHost=localhost",
+        f"AccountingStorageHost={places.database}",
         f"AccountingStoragePort={spec.database_port}",
-        "# The lab's own munge: without it slurmctld asks the machine's, and dies.",
-        f"AccountingStoragePass={spec.run}/munge.sock",
+        *places.accounting_lines,
         *(["AccountingStorageTRES=gres/gpu"] if spec.shape.gpus else []),
         "JobAcctGatherType=jobacct_gather/linux",
     ]
 
 
-def _topology_conf(spec: LabSpec) -> str:
-    leaves = [
-        f"SwitchName=leaf{number} Nodes={_numbered('n', first, last)}"
-        for number, (first, last) in enumerate(spec.shape.leaves, 1)
-    ]
+def _topology_conf(spec: LabSpec, places: Places) -> str:
+    ranges = [_numbered(places.prefix, first, last) for first, last in spec.shape.leaves]
+    if places.cloud:
+        ranges.append(_numbered("p", 1, places.cloud))
+    leaves = [f"SwitchName=leaf{number} Nodes={names}" for number, names in enumerate(ranges, 1)]
     return "\n".join([*leaves, f"SwitchName=spine Switches={_numbered('leaf', 1, len(leaves))}"]) + "\n"
 
 
-def _gres_conf(spec: LabSpec) -> str:
-    nodes = _numbered("n", 1, spec.shape.nodes)
+def _gres_conf(spec: LabSpec, places: Places) -> str:
+    nodes = _nodes(spec, places) + (f",{_numbered('p', 1, places.cloud)}" if places.cloud else "")
     gpus = "".join(f"NodeName={nodes} Name=gpu Type=a100 File={device}\n" for device in spec.devices)
     return f"AutoDetect=off\n{gpus}"
 
@@ -299,18 +308,16 @@ def _cgroup_conf(spec: LabSpec) -> str:
     return f"CgroupPlugin={plugin}\n"
 
 
-def _slurmdbd_conf(spec: LabSpec) -> str:
+def _slurmdbd_conf(spec: LabSpec, places: Places) -> str:
     lines = [
         "AuthType=auth/munge",
-        f"AuthInfo=socket={spec.run}/munge.sock",
-        "DbdHost=localhost",
+        *([f"AuthInfo={places.munge}"] if places.munge else []),
+        f"DbdHost={places.database}",
         f"DbdPort={spec.database_port}",
-        f"SlurmUser={spec.user}",
-        "# The private socket of this MariaDB is in MYSQL_UNIX_PORT: it needs no password.",
+        f"SlurmUser={places.user}",
         "StorageType=accounting_storage/mysql",
-        "StorageHost=localhost",
-        "StorageUser=root",
-        f"StorageLoc={_DATABASE}",
+        *places.database_lines,
+        f"StorageLoc={DATABASE}",
         f"PidFile={spec.run}/slurmdbd.pid",
         f"LogFile={spec.root}/log/slurmdbd.log",
     ]

@@ -1,0 +1,29 @@
+#!/bin/bash
+# base.sh SUITE: see to it that the image debian:SUITE-slim is there; pulled, or made by debootstrap where no
+# image can be pulled. The latter needs root and the package debootstrap.
+set -euo pipefail
+suite=$1
+image=debian:$suite-slim
+mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+
+docker image inspect "$image" >/dev/null 2>&1 && exit 0
+echo "base: $image is not here: pulling it" >&2
+timeout 120 docker pull --quiet "$image" >/dev/null 2>&1 && exit 0
+
+for program in debootstrap tar; do
+  command -v "$program" >/dev/null || {
+    echo "base: $image cannot be pulled, and $program, to make it, is missing: apt-get install $program" >&2
+    exit 1
+  }
+done
+[ "$(id -u)" -eq 0 ] || { echo "base: $image cannot be pulled; to make it by debootstrap, run this as root" >&2; exit 1; }
+
+# An older debootstrap does not know newer suites by name; they are all made as sid is.
+script=/usr/share/debootstrap/scripts/$suite
+[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+echo "base: it cannot be pulled: making $image with debootstrap from $mirror" >&2
+debootstrap --variant=minbase "$suite" "$folder/root" "$mirror" "$script" >"$folder/log" 2>&1 ||
+  { tail -n 20 "$folder/log" >&2; echo "base: debootstrap failed" >&2; exit 1; }
+tar -C "$folder/root" -c . | docker import - "$image" >/dev/null

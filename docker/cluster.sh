@@ -1,0 +1,97 @@
+#!/bin/bash
+# cluster.sh image|up|shell|down RELEASE: a Slurm cluster of containers, release 22.05, 24.11 or 26.05.
+#
+#   image  build the image: needs Docker alone, and debootstrap where no base image can be pulled
+#   up     build what is missing, start everything, and wait until all nodes are idle
+#   shell  a shell of user alice on the login host; or run a command there: cluster.sh shell 22.05 sinfo
+#   down   remove the containers, their network and their volumes
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(dirname "$here")
+usage() { sed -n 's/^# \{0,1\}//;2,7p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || usage
+verb=$1 release=$2
+shift 2
+
+# What each release is made of: the suite of Debian that has it, and the Python there.
+case $release in
+  22.05) suite=bookworm python=3.11 ;;
+  24.11) suite=trixie python=3.13 ;;
+  26.05) suite=forky python=3.14 ;;
+  *) echo "cluster: no release $release; accepted are 22.05, 24.11 and 26.05" >&2; exit 2 ;;
+esac
+export IMAGE=slurmkit/cluster:$release CLUSTER=${CLUSTER:-slurmkit-${release/./}} CLUSTER_NAME=${CLUSTER_NAME:-lab}
+# A network of its own for each cluster, by its name: hosts keep their addresses while they are down.
+number=$(printf '%s' "$CLUSTER" | cksum | cut -d ' ' -f 1)
+export SUBNET=${SUBNET:-172.31.$((number % 254 + 1))}
+context=$top/build/docker/$release
+interpreter=${PYTHON:-$top/.venv/bin/python}
+
+say() { echo "cluster $release: $*" >&2; }
+
+docker info >/dev/null 2>&1 || {
+  say "no Docker daemon answers: start it, or set DOCKER_HOST (docker info tells why)"
+  exit 1
+}
+# Compose v2 is a plugin of docker, v1.29 a program of its own.
+if [ -n "${COMPOSE:-}" ]; then read -r -a compose <<<"$COMPOSE"
+elif docker compose version >/dev/null 2>&1; then compose=(docker compose)
+elif command -v docker-compose >/dev/null; then compose=(docker-compose)
+else say "there is no docker compose: apt-get install docker-compose"; exit 1
+fi
+compose() { "${compose[@]}" --file "$here/compose.yaml" --project-name "$CLUSTER" "$@"; }
+
+wheels() {
+  # What slurmkit needs, as wheels for the image's Python: the image itself needs no network for them.
+  # The wheel of slurmkit is built anew each time; it is a second.
+  mkdir -p "$context/dist" "$context/wheels"
+  rm -f "$context"/dist/*
+  "$interpreter" -m build --wheel --no-isolation --outdir "$context/dist" "$top" >/dev/null
+  local want="$context/wheels/requirements.txt"
+  if ! "$interpreter" "$here/requirements.py" "$suite" | cmp --silent - "$want"; then
+    say "downloading what slurmkit needs, for Python $python"
+    rm -rf "$context/wheels" && mkdir "$context/wheels"
+    "$interpreter" "$here/requirements.py" "$suite" >"$want.new"
+    local pip=("$interpreter" -m pip -qq --disable-pip-version-check)
+    # The one that is on the index as source alone.
+    "${pip[@]}" wheel --no-deps --wheel-dir "$context/wheels" 'antlr4-python3-runtime==4.9.3'
+    "${pip[@]}" download --dest "$context/wheels" --only-binary=:all: --python-version "$python" \
+      --find-links "$context/wheels" --requirement "$want.new"
+    mv "$want.new" "$want"
+  fi
+}
+
+image() {
+  "$here/base.sh" "$suite"
+  wheels
+  cp "$here"/{Dockerfile,role,healthy,accounts,power,resume,suspend} "$context/"
+  say "building $IMAGE from debian:$suite-slim"
+  docker build --quiet --build-arg "SUITE=$suite" --tag "$IMAGE" "$context" >/dev/null
+}
+
+ready() { [ "$(on_login sinfo --noheader --Node --partition=main --format=%T 2>/dev/null | sort -u)" = idle ]; }
+
+on_login() { docker exec --user alice --workdir /home/alice --env HOME=/home/alice "$@"; }
+
+case $verb in
+  image) image ;;
+  up)
+    image
+    begin=$SECONDS
+    compose up --detach >/dev/null 2>&1 || { compose up --detach >&2; exit 1; }
+    # What Slurm itself starts is made, and left off. (Compose makes nothing before what it depends on is healthy.)
+    compose --profile cloud up --no-start p1 p2 >/dev/null 2>&1
+    until [ "$(docker exec "$CLUSTER-login" sinfo --noheader --Node --partition=main --format=%T 2>/dev/null | sort -u)" = idle ]; do
+      [ $((SECONDS - begin)) -lt 120 ] || { say "not all nodes are idle after 120 s"; docker exec "$CLUSTER-login" sinfo >&2; exit 1; }
+      sleep 0.2
+    done
+    say "up, all nodes idle, after $((SECONDS - begin)) s"
+    ;;
+  shell)
+    tty=(); [ -t 0 ] && tty=(-it)
+    [ $# -gt 0 ] || set -- bash
+    exec docker exec "${tty[@]}" --user alice --workdir /home/alice --env HOME=/home/alice "$CLUSTER-login" "$@"
+    ;;
+  down) compose --profile cloud down --volumes --timeout 1 ;;
+  *) usage ;;
+esac

@@ -1,0 +1,145 @@
+"""The lines of a lab's configuration that depend on where its daemons run: on one machine, or each on a host.
+
+Pure, as all of the configuration: :mod:`slurmkit.lab.config` puts them among the lines that all labs share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DATABASE", "Places", "hosts", "one_machine"]
+
+#: In MariaDB.
+DATABASE = "slurm_acct_db"
+_EVERY_NODE = "Nodes=ALL MaxTime=INFINITE"
+_DATABASE_USER = "slurm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where the daemons of a lab run, and what its configuration says because of it.
+
+    Attributes:
+        prefix: of the nodes' names, which are numbered from 1.
+        controller: the host of slurmctld.
+        database: the host of slurmdbd.
+        user: who runs slurmctld and slurmdbd.
+        node_user: who runs slurmd.
+        munge: what tells Slurm which munged is meant; empty for the system's.
+        node: how a slurmd is told from the others, in the line NodeName.
+        parameters: items of SlurmctldParameters.
+        controller_lines: of slurm.conf, about slurmctld and its hooks.
+        preemption_lines: of slurm.conf.
+        partition_lines: of slurm.conf.
+        accounting_lines: of slurm.conf, where there is slurmdbd.
+        database_lines: of slurmdbd.conf.
+        grants: what MariaDB is told once the database exists.
+        cloud: so many nodes more, ``p1`` and up, which are off until a job of partition ``cloud`` wants them.
+    """
+
+    prefix: str
+    controller: str
+    database: str
+    user: str
+    node_user: str
+    munge: str
+    node: str
+    parameters: tuple[str, ...]
+    controller_lines: tuple[str, ...]
+    preemption_lines: tuple[str, ...]
+    partition_lines: tuple[str, ...]
+    accounting_lines: tuple[str, ...]
+    database_lines: tuple[str, ...]
+    grants: str
+    cloud: int = 0
+
+
+def one_machine(root: str, run: str, user: str, ports: str) -> Places:
+    """All daemons here under one user, with a munged of their own; preemption by partition needs no accounting.
+
+    Args:
+        root: the lab's folder.
+        run: its folder for sockets and spool.
+        user: who runs the daemons.
+        ports: where the slurmd listen, as Slurm writes a range.
+    """
+    munge = f"{run}/munge.sock"
+    return Places(
+        prefix="n",
+        controller="localhost",
+        database="localhost",
+        user=user,
+        node_user=user,
+        munge=f"socket={munge}",
+        node=f"NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports} ",
+        parameters=(),
+        controller_lines=(
+            f"Prolog={root}/hooks/prolog",
+            f"Epilog={root}/hooks/epilog",
+            "PrologFlags=Alloc",
+            "PrologEpilogTimeout=20",
+        ),
+        preemption_lines=("PreemptType=preempt/partition_prio",),
+        partition_lines=(
+            f"PartitionName=low {_EVERY_NODE} Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=20",
+            f"PartitionName=high {_EVERY_NODE} PriorityTier=10 PreemptMode=OFF",
+        ),
+        accounting_lines=(
+            "# The lab's own munge: without it slurmctld asks the machine's, and dies.",
+            f"AccountingStoragePass={munge}",
+        ),
+        database_lines=(
+            "# The private socket of this MariaDB is in MYSQL_UNIX_PORT: it needs no password.",
+            "StorageHost=localhost",
+            "StorageUser=root",
+        ),
+        grants="",
+    )
+
+
+def hosts(nodes: str, *, password: str, jwt_key: str, programs: str, cloud: int) -> Places:
+    """Each daemon on a host of its own, found by its name, with the system's munged.
+
+    Preemption goes by QOS, and the limits of associations and QOS are enforced, as sites with accounting have
+    it. Prolog and Epilog are not there: an admin installs them.
+
+    Args:
+        nodes: those that are always there, as Slurm writes a host list.
+        password: of slurmdbd in MariaDB.
+        jwt_key: the file with the key of the tokens for slurmrestd.
+        programs: the folder of ``resume`` and ``suspend``, which turn cloud nodes on and off.
+        cloud: how many of those there are.
+    """
+    token = ("AuthAltTypes=auth/jwt", f"AuthAltParameters=jwt_key={jwt_key}")
+    power = (
+        f"ResumeProgram={programs}/resume",
+        f"SuspendProgram={programs}/suspend",
+        "ResumeTimeout=60",
+        "SuspendTimeout=10",
+        "SuspendTime=INFINITE",
+        "DebugFlags=Power",
+    )
+    on_demand = f"PartitionName=cloud Nodes=p[1-{cloud}] MaxTime=INFINITE SuspendTime=15"
+    return Places(
+        prefix="c",
+        controller="slurmctld",
+        database="slurmdbd",
+        user="slurm",
+        node_user="root",
+        munge="",
+        node="",
+        parameters=("enable_configless", *(("cloud_dns",) if cloud else ())),
+        controller_lines=(*token, "SlurmdTimeout=20", *(power if cloud else ())),
+        preemption_lines=("PreemptType=preempt/qos",),
+        partition_lines=(
+            f"PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE",
+            *((on_demand,) if cloud else ()),
+        ),
+        accounting_lines=("AccountingStorageEnforce=associations,limits,qos",),
+        database_lines=(*token, "StorageHost=db", f"StorageUser={_DATABASE_USER}", f"StoragePass={password}"),
+        grants=(
+            f"CREATE USER IF NOT EXISTS {_DATABASE_USER}@'%' IDENTIFIED BY '{password}';\n"
+            f"GRANT ALL ON {DATABASE}.* TO {_DATABASE_USER}@'%';\n"
+        ),
+        cloud=cloud,
+    )

@@ -1,0 +1,102 @@
+"""One cluster of containers for the session, idle before each test; ``--slurm`` says of which release."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from cluster import NODES, Cluster, Person
+from polling import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slurm", default="22.05", help="the release: 22.05, 24.11 or 26.05")
+    parser.addoption(
+        "--cluster", default="", help="take this running cluster, by its name, and leave it running"
+    )
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster as ``make cluster-up`` starts it, with the hooks that an admin has installed."""
+    if (
+        not shutil.which("docker")
+        or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
+    ):
+        reason = "no Docker daemon answers: docker info tells why"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    release, running = request.config.getoption("--slurm"), request.config.getoption("--cluster")
+    made = Cluster(release, running or f"slurmkit-test-{release.replace('.', '')}")
+    if running:
+        yield made
+        return
+    made.script("up")
+    yield made
+    made.script("down")
+
+
+@pytest.fixture
+def alice(cluster: Cluster, request: pytest.FixtureRequest) -> Person:
+    """A user who may use every QOS, in a folder of this test."""
+    return cluster.person(request.node.name.replace("[", "-").strip("]"))
+
+
+@pytest.fixture
+def bob(cluster: Cluster, request: pytest.FixtureRequest) -> Person:
+    """Another user, in a folder of this test."""
+    return cluster.person(request.node.name.replace("[", "-").strip("]"), "bob")
+
+
+@pytest.fixture(autouse=True)
+def _idle_again(cluster: Cluster) -> Iterator[None]:
+    """Whatever a test leaves is gone before the next one begins; hosts that it let die are started."""
+    yield
+    make_idle(cluster)
+
+
+def make_idle(cluster: Cluster) -> None:
+    """End all jobs, start every host, and wait until all nodes are idle."""
+    for host in ("db", "slurmdbd", "slurmctld", "login", *NODES):
+        if not cluster.running(host):
+            cluster.start(host)
+    wait_until(cluster.answers, 60, "slurmctld to answer")
+
+    def gone() -> bool:
+        if not cluster.run("squeue", "--noheader").stdout:
+            return True
+        cluster.run("scancel", "--partition=main,cloud", code=None)
+        cluster.run("scancel", "--partition=main,cloud", "--signal=KILL", "--full", code=None)
+        return False
+
+    try:
+        wait_until(gone, 10, "the jobs of a test to be gone")
+    except AssertionError:  # of a node that is down slurmctld asks nothing
+        cluster.run("scontrol", "update", f"nodename={','.join(NODES)}", "state=down", "reason=test")
+        wait_until(gone, 20, "the jobs of a test to be gone with their nodes")
+
+    def idle() -> bool:
+        states = cluster.run(
+            "sinfo", "--noheader", "--Node", "--partition=main", "--format=%N %t"
+        ).stdout.split()
+        unfit = [node for node, state in zip(states[::2], states[1::2], strict=True) if state != "idle"]
+        if unfit:
+            cluster.run("scontrol", "update", f"nodename={','.join(unfit)}", "state=resume", code=None)
+        return not unfit
+
+    wait_until(idle, 60, "all nodes to be idle after a test")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add what explains a failure to its report."""
+    outcome = yield
+    report = outcome.get_result()
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(cluster, Cluster):
+        report.sections.append((f"cluster {cluster.name}", cluster.diagnostics()))
