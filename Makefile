@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 .PHONY: help
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(VENV)/.ready ## Make .venv with the pinned development requirements
@@ -33,6 +33,25 @@ check: $(VENV)/.ready ## Lint, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Of Slurm, for what runs in containers: 22.05, 24.11 or 26.05; test-docker also takes all.
+SLURM ?= 22.05
+
+.PHONY: cluster-up
+cluster-up: $(VENV)/.ready ## A cluster of containers, of another Slurm: make cluster-up SLURM=24.11
+	@docker/cluster.sh up $(SLURM)
+
+.PHONY: cluster-shell
+cluster-shell: ## A shell on its login host, as user alice
+	@docker/cluster.sh shell $(SLURM)
+
+.PHONY: cluster-down
+cluster-down: ## Remove its containers, network and volumes
+	@docker/cluster.sh down $(SLURM)
+
+.PHONY: test-docker
+test-docker: $(VENV)/.ready ## The lab tests and the tests on real hosts: SLURM=22.05|24.11|26.05|all, ONLY=core
+	@docker/test.sh $(if $(ONLY),--only $(ONLY)) $(SLURM)
 
 .PHONY: bench
 bench: $(VENV)/.ready ## Measure what docs/benchmarks.md claims, and write it anew

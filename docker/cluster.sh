@@ -41,24 +41,29 @@ else say "there is no docker compose: apt-get install docker-compose"; exit 1
 fi
 compose() { "${compose[@]}" --file "$here/compose.yaml" --project-name "$CLUSTER" "$@"; }
 
+# Print what a command said only if it failed.
+quietly() {
+  local said
+  said=$("$@" 2>&1) || { echo "$said" >&2; say "failed: $*"; exit 1; }
+}
+
+# What slurmkit needs, as wheels for the image's Python, so that the image needs no package index; and slurmkit
+# itself as it is released. That is built anew each time: it takes seconds.
 wheels() {
-  # What slurmkit needs, as wheels for the image's Python: the image itself needs no network for them.
-  # The wheel of slurmkit is built anew each time; it is a second.
-  mkdir -p "$context/dist" "$context/wheels"
-  rm -f "$context"/dist/*
-  "$interpreter" -m build --wheel --no-isolation --outdir "$context/dist" "$top" >/dev/null
-  local want="$context/wheels/requirements.txt"
-  if ! "$interpreter" "$here/requirements.py" "$suite" | cmp --silent - "$want"; then
-    say "downloading what slurmkit needs, for Python $python"
-    rm -rf "$context/wheels" && mkdir "$context/wheels"
-    "$interpreter" "$here/requirements.py" "$suite" >"$want.new"
-    local pip=("$interpreter" -m pip -qq --disable-pip-version-check)
-    # The one that is on the index as source alone.
-    "${pip[@]}" wheel --no-deps --wheel-dir "$context/wheels" 'antlr4-python3-runtime==4.9.3'
-    "${pip[@]}" download --dest "$context/wheels" --only-binary=:all: --python-version "$python" \
-      --find-links "$context/wheels" --requirement "$want.new"
-    mv "$want.new" "$want"
-  fi
+  local want=$context/wheels/requirements.txt
+  mkdir -p "$context/wheels"
+  rm -rf "$context/dist"
+  quietly "$interpreter" -m build --no-isolation --outdir "$context/dist" "$top"
+  "$interpreter" "$here/requirements.py" "$suite" >"$context/requirements.txt"
+  cmp --silent "$context/requirements.txt" "$want" && return
+  say "downloading what slurmkit needs, for Python $python"
+  rm -rf "$context/wheels"
+  local pip=("$interpreter" -m pip -qq --disable-pip-version-check)
+  # The one that is on the index as source alone.
+  quietly "${pip[@]}" wheel --no-deps --wheel-dir "$context/wheels" 'antlr4-python3-runtime==4.9.3'
+  quietly "${pip[@]}" download --dest "$context/wheels" --only-binary=:all: --python-version "$python" \
+    --find-links "$context/wheels" --requirement "$context/requirements.txt"
+  cp "$context/requirements.txt" "$want" # last: it says that all of them are there
 }
 
 image() {
@@ -66,32 +71,36 @@ image() {
   wheels
   cp "$here"/{Dockerfile,role,healthy,accounts,power,resume,suspend} "$context/"
   say "building $IMAGE from debian:$suite-slim"
-  docker build --quiet --build-arg "SUITE=$suite" --tag "$IMAGE" "$context" >/dev/null
+  local build=(docker build --quiet --build-arg "SUITE=$suite")
+  quietly "${build[@]}" --target bare --tag "$IMAGE-bare" "$context"
+  quietly "${build[@]}" --tag "$IMAGE" "$context"
 }
 
-ready() { [ "$(on_login sinfo --noheader --Node --partition=main --format=%T 2>/dev/null | sort -u)" = idle ]; }
+on_login() { docker exec "$CLUSTER-login" "$@"; }
 
-on_login() { docker exec --user alice --workdir /home/alice --env HOME=/home/alice "$@"; }
+all_idle() { [ "$(on_login sinfo --noheader --Node --partition=main --format=%T 2>/dev/null | sort -u)" = idle ]; }
+
+up() {
+  image
+  local begin=$SECONDS
+  quietly compose up --detach
+  # What Slurm itself starts is made, and left off; Compose makes nothing before what it depends on is healthy.
+  quietly compose --profile cloud up --no-start p1 p2
+  until all_idle; do
+    [ $((SECONDS - begin)) -lt 120 ] || { say "not all nodes are idle after 120 s"; on_login sinfo >&2; exit 1; }
+    sleep 0.2
+  done
+  say "up, all nodes idle, after $((SECONDS - begin)) s"
+}
 
 case $verb in
   image) image ;;
-  up)
-    image
-    begin=$SECONDS
-    compose up --detach >/dev/null 2>&1 || { compose up --detach >&2; exit 1; }
-    # What Slurm itself starts is made, and left off. (Compose makes nothing before what it depends on is healthy.)
-    compose --profile cloud up --no-start p1 p2 >/dev/null 2>&1
-    until [ "$(docker exec "$CLUSTER-login" sinfo --noheader --Node --partition=main --format=%T 2>/dev/null | sort -u)" = idle ]; do
-      [ $((SECONDS - begin)) -lt 120 ] || { say "not all nodes are idle after 120 s"; docker exec "$CLUSTER-login" sinfo >&2; exit 1; }
-      sleep 0.2
-    done
-    say "up, all nodes idle, after $((SECONDS - begin)) s"
-    ;;
+  up) up ;;
   shell)
     tty=(); [ -t 0 ] && tty=(-it)
     [ $# -gt 0 ] || set -- bash
     exec docker exec "${tty[@]}" --user alice --workdir /home/alice --env HOME=/home/alice "$CLUSTER-login" "$@"
     ;;
-  down) compose --profile cloud down --volumes --timeout 1 ;;
+  down) quietly compose --profile cloud down --volumes --timeout 1 ;;
   *) usage ;;
 esac

@@ -32,6 +32,7 @@ _VERBS = {
     "status": ("slurmkit.cli.status", "status_command", "Show what has become of a run."),
     "logs": ("slurmkit.cli.logs", "logs_command", "Print a run's log."),
     "cancel": ("slurmkit.cli.cancel", "cancel_command", "End a run for good."),
+    "hooks": ("slurmkit.cli.hooks", "hooks_command", "Prolog and Epilog onto a node, and off it again."),
     "lab": ("slurmkit.cli.lab", "lab_command", "A real Slurm on this machine, in seconds."),
 }
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from cluster import NODES, Cluster, Person
+from compatibility import Results
 from polling import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+_RESULTS = pytest.StashKey[Results]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,12 +38,16 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     release, running = request.config.getoption("--slurm"), request.config.getoption("--cluster")
     made = Cluster(release, running or f"slurmkit-test-{release.replace('.', '')}")
-    if running:
-        yield made
-        return
-    made.script("up")
+    if not running:
+        made.script("up")
+    results = request.config.stash[_RESULTS]
+    results.slurm = made.run("scontrol", "--version").stdout.split()[1]
+    system = 'echo "$PRETTY_NAME"; python3 -c "import platform; print(platform.python_version())"'
+    name, python = made.run("sh", "-c", f". /etc/os-release; {system}").stdout.splitlines()
+    results.system = f"{name.replace(' GNU/Linux', '')}, Python {python}"
     yield made
-    made.script("down")
+    if not running:
+        made.script("down")
 
 
 @pytest.fixture
@@ -92,11 +101,40 @@ def make_idle(cluster: Cluster) -> None:
     wait_until(idle, 60, "all nodes to be idle after a test")
 
 
+@pytest.fixture
+def difference(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Note what this release does in its own way, for the page: see ``Results.differs``."""
+    differs = request.config.stash[_RESULTS].differs
+
+    def note(topic: str, seen: str, *, handled: str) -> None:
+        differs(topic, seen, handled)
+
+    return note
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RESULTS] = Results(config.getoption("--slurm"))
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add what explains a failure to its report."""
+    """Add what explains a failure to its report, and note how a feature did."""
     outcome = yield
     report = outcome.get_result()
     cluster = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(cluster, Cluster):
         report.sections.append((f"cluster {cluster.name}", cluster.diagnostics()))
+    if report.when == "call" or report.outcome != "passed":
+        for marker in item.iter_markers("feature"):
+            item.config.stash[_RESULTS].add(marker.args[0], report.outcome)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave what was found for the page; it is whole only if nothing was left out."""
+    results = session.config.stash[_RESULTS]
+    files = {item.path for item in session.items}
+    chosen = session.config.option.keyword or session.config.option.markexpr or session.shouldstop
+    results.complete = not chosen and files == set(Path(__file__).parent.glob("test_*.py"))
+    results.date = dt.datetime.now(tz=dt.timezone.utc).strftime("%Y-%m-%d")
+    if results.slurm:
+        results.save()

@@ -31,7 +31,7 @@ def test_help_lists_every_verb() -> None:
     """``slurmkit --help`` names each verb with what it does, on stdout, and is good."""
     done = slurmkit("--help")
     assert (done.returncode, done.stderr) == (0, "")
-    for verb in ("compile", "submit", "status", "logs", "cancel", "lab"):
+    for verb in ("compile", "submit", "status", "logs", "cancel", "hooks", "lab"):
         assert f"\n  {verb} " in done.stdout
         assert slurmkit(verb, "--help").returncode == 0
 

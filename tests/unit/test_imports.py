@@ -25,12 +25,13 @@ ALLOWED: dict[str, set[str]] = {
     "compiler": {*_FLOOR, "runtime", "config", "cluster", "__init__"},
     "launch": {*_FLOOR, "runtime", "config", "cluster", "compiler", "__init__"},
     "lab": _FLOOR,
-    "cli": {*_FLOOR, "runtime", "config", "cluster", "compiler", "launch", "lab", "__init__"},
+    "hooks": {"errors", "paths", "runtime"},
+    "cli": {*_FLOOR, "runtime", "config", "cluster", "compiler", "launch", "lab", "hooks", "__init__"},
     "_plugins": {*_FLOOR, "runtime", "config", "cluster", "compiler", "launch", "__init__"},
     "trainer": {*_FLOOR, "runtime", "config"},
 }
 #: Rooms that run where no third-party package is: inside hooks and on a bare node.
-STDLIB_ONLY = {"errors", "units", "paths", "runtime", "lab"}
+STDLIB_ONLY = {"errors", "units", "paths", "runtime", "lab", "hooks"}
 STDLIB = {"slurmkit", "__future__"}
 
 

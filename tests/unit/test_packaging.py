@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -13,16 +14,22 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's content, as pip lays it into site-packages."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what a release is: the source archive, and the wheel that is made of it."""
+    folder = tmp_path_factory.mktemp("released")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = folder.glob("slurmkit_hpc-*.whl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(released: Path) -> Path:
+    """A folder with the wheel's content, as pip lays it into site-packages."""
+    (wheel,) = released.glob("slurmkit_hpc-*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
+        archive.extractall(released / "site")
+    return released / "site"
 
 
 def run(site: Path, code: str, cwd: Path) -> str:
@@ -49,6 +56,16 @@ def test_the_wheel_brings_every_data_file(site: Path, name: str) -> None:
     }
     assert tracked
     assert tracked <= shipped
+
+
+def test_the_source_archive_is_the_checkout(released: Path) -> None:
+    """Whoever builds, tests or reads from the source archive has every tracked file but those of our CI."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True)
+    tracked = {path for path in listed.stdout.split("\0") if path and not path.startswith(".ci/")}
+    (archive,) = released.glob("slurmkit_hpc-*.tar.gz")
+    with tarfile.open(archive) as opened:
+        shipped = {name.partition("/")[2] for name in opened.getnames()}
+    assert {path for path in tracked if (ROOT / path).exists()} - shipped == set()
 
 
 def test_an_installed_slurmkit_finds_its_data(site: Path, tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+#!/bin/bash
+# test.sh [--only core] RELEASE|all: every test on one release of Slurm, or on all three.
+#
+# First the lab tests in one container of the release, then tests/docker on a cluster of it. With --only core
+# it is the part that CI runs. Where all of it ran on all three, docs/compatibility.md is written anew.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(dirname "$here")
+python=${PYTHON:-$top/.venv/bin/python}
+only=
+[ "${1:-}" != --only ] || { only=$2; shift 2; }
+[ $# -eq 1 ] || { sed -n 's/^# \{0,1\}//;2,5p' "$0" >&2; exit 2; }
+releases=("$1")
+[ "$1" != all ] || releases=(22.05 24.11 26.05)
+
+results=$top/build/docker/results
+mkdir -p "$results"
+failed=()
+for release in "${releases[@]}"; do
+  begin=$SECONDS
+  echo "=== Slurm $release" >&2
+  "$here/cluster.sh" image "$release"
+  images=$((SECONDS - begin))
+  if [ -z "$only" ]; then
+    "$here/suite.sh" "$release" | tee "$results/$release.lab.log" || failed+=("$release: lab tests")
+  fi
+  (cd "$top" && "$python" -m pytest tests/docker --slurm="$release" ${only:+-m "$only"}) || failed+=("$release: tests/docker")
+  echo "=== Slurm $release took $((SECONDS - begin)) s, $images s of it for the image" >&2
+done
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'test-docker: failed on %s\n' "${failed[@]}" >&2
+  exit 1
+fi
+[ -n "$only" ] || [ ${#releases[@]} -ne 3 ] || "$python" "$top/tests/docker/compatibility.py"

@@ -1,0 +1,142 @@
+"""Whether a folder may hold what root runs at every job: nobody else may be able to change it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pwd
+import re
+import stat
+import subprocess
+from typing import TYPE_CHECKING
+
+from slurmkit.errors import MissingProgramError, SlurmkitError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["BASH", "check_bash", "check_folder", "foreign_hands", "told"]
+
+BASH = "/bin/bash"
+
+_OLDEST_BASH = (4, 2)
+#: What slurm.conf takes unquoted, and slurmd's glob(3) takes as itself.
+_UNREADABLE = re.compile(r"[^A-Za-z0-9/._+@-]")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_FREE = "free some space there, and do it again"
+_HINTS = {
+    errno.EACCES: "do it as root, or name folders of your own with --dir and --state-dir",
+    errno.EPERM: "do it as root, and see what protects the file with: lsattr",
+    errno.ENOSPC: _FREE,
+    errno.EDQUOT: _FREE,
+    errno.EROFS: "mount it for writing, or do it on the machine that may write there",
+}
+
+
+def check_folder(folder: Path, option: str) -> None:
+    """Refuse a place where another than root and the caller could replace what is put there.
+
+    Args:
+        folder: an absolute path; it need not exist yet.
+        option: that named it, for the error.
+
+    Raises:
+        UsageError: if Slurm could not read the path, or it is a link or no folder.
+        SlurmkitError: if somebody else owns it or a folder above it, or may write there, or nothing can be run there.
+    """
+    if _UNREADABLE.search(str(folder)):
+        raise UsageError(
+            f"{option}: slurm.conf cannot hold the path {str(folder)!r} as it is",
+            f"use an absolute path of letters, digits and any of / . _ + @ - for {option}",
+        )
+    real = os.path.realpath(folder)
+    if real != str(folder):
+        raise UsageError(
+            f"{option}: {folder} leads over a symbolic link to {real}",
+            f"name the place itself, which no link can move: {option} {real}",
+        )
+    for place in (folder, *folder.parents):
+        if os.path.lexists(place):
+            _check_place(place, option, itself=place == folder)
+
+
+def _check_place(place: Path, option: str, *, itself: bool) -> None:
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{option}: {place} is no folder", f"name another place with {option}")
+    # In a sticky folder, such as /tmp, nobody can move what belongs to another.
+    sticky = bool(found.st_mode & stat.S_ISVTX) and not itself
+    hands = foreign_hands(found, writable=not sticky)
+    if hands:
+        who, remedy = hands
+        raise SlurmkitError(
+            f"{option}: {place} {who}, who could replace what slurmd runs at every job",
+            f"{remedy} {place}, or name another place with {option}",
+        )
+
+
+def foreign_hands(found: os.stat_result, *, writable: bool = True) -> tuple[str, str] | None:
+    """Who else can change a file or a folder, and the command that ends it; None where nobody can.
+
+    Args:
+        found: what ``lstat`` says of it.
+        writable: whether the bits for group and others count.
+    """
+    if found.st_uid not in {0, os.geteuid()}:
+        return f"belongs to {_user(found.st_uid)}", "chown root"
+    if writable and found.st_mode & _OTHERS_WRITE:
+        return (
+            f"(mode {stat.S_IMODE(found.st_mode):04o}) may be written by its group or by others",
+            "chmod go-w",
+        )
+    return None
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def check_bash() -> None:
+    """Refuse a machine whose /bin/bash the hooks cannot use.
+
+    Raises:
+        MissingProgramError: if it is missing, cannot be run, or is older than 4.2.
+    """
+    wanted = "bash 4.2 or later is needed at /bin/bash"
+    argv = [BASH, "-c", 'echo "${BASH_VERSINFO[0]} ${BASH_VERSINFO[1]}"']
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={}, timeout=10)
+        words = done.stdout.split()
+        version = (int(words[0]), int(words[1]))
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+        raise MissingProgramError(
+            f"the hooks cannot be run here: {wanted} ({error})", "install bash"
+        ) from error
+    if version < _OLDEST_BASH:
+        raise MissingProgramError(
+            f"the hooks cannot be run here: {wanted}, and this one is {version[0]}.{version[1]}",
+            "install a newer bash",
+        )
+
+
+@contextlib.contextmanager
+def told(outcome: str) -> Iterator[None]:
+    """What the system refuses, as one line that says what has become of the files, and a hint.
+
+    Args:
+        outcome: what is so after a refusal.
+
+    Raises:
+        SlurmkitError: in the place of any OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        hint = _HINTS.get(error.errno or 0, "")
+        raise SlurmkitError(f"{place}{error.strerror or error}; {outcome}", hint) from error

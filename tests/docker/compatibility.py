@@ -1,0 +1,153 @@
+"""``docs/compatibility.md``, as the tests on the clusters found it: a row for each feature, a column for each release.
+
+A run on one release leaves ``build/docker/results/RELEASE.json``; ``python tests/docker/compatibility.py`` makes
+the page of those of all three. It refuses where one is missing, or did not run every test.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "build" / "docker" / "results"
+PAGE = ROOT / "docs" / "compatibility.md"
+RELEASES = ("22.05", "24.11", "26.05")
+
+#: How good an outcome is: a feature is as good as the worst of its tests.
+_OUTCOMES = ("failed", "skipped", "passed")
+_WORDS = {"passed": "yes", "failed": "**no**", "skipped": "not tried"}
+
+_TOP = """# Compatibility
+
+Does it work with our Slurm? Each cell below is a test that ran on a cluster of containers of that release: a
+controller, slurmdbd on MariaDB, slurmrestd, a login host and eight nodes as hosts of their own. The page is written
+by the run itself:
+
+```
+make test-docker SLURM=all
+```
+
+"""
+_NOT_TRIED = """
+## What no release was tried with
+
+Real GPUs and NCCL; cgroups (the clusters run `proctrack/linuxproc` and `task/none`); a network file system (all
+hosts see one local file system); releases between these three. `slurmkit lab up` tries the Slurm that is installed
+on your machine.
+"""
+
+
+@dataclass
+class Results:
+    """What the tests found on one release.
+
+    Attributes:
+        release: such as ``24.11``.
+        slurm: to the last digit, such as ``24.11.5``.
+        system: that has it, and its Python.
+        date: of the run.
+        complete: whether every test was run.
+        lab: the last line of pytest on tests/lab, in one container of the release.
+        features: the worst outcome of the tests of each feature, by its words, in the order they ran.
+        differences: what the release does in its own way: topic, what was seen, and where our code handles it.
+    """
+
+    release: str
+    slurm: str = ""
+    system: str = ""
+    date: str = ""
+    complete: bool = False
+    lab: str = ""
+    features: dict[str, str] = field(default_factory=dict)
+    differences: list[dict[str, str]] = field(default_factory=list)
+
+    def add(self, feature: str, outcome: str) -> None:
+        """Note how a test of a feature went."""
+        before = self.features.get(feature, "passed")
+        self.features[feature] = min(before, outcome, key=_OUTCOMES.index)
+
+    def differs(self, topic: str, seen: str, handled: str) -> None:
+        """Note what this release does in its own way.
+
+        Args:
+            topic: the same words on every release.
+            seen: what this one does.
+            handled: ``path:name`` of the code that copes with it; both must exist.
+        """
+        path, _, name = handled.partition(":")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert name, f"{handled}: write path:name"
+        assert name in text, f"{handled}: there is no {name!r} in {path}"
+        self.differences.append({"topic": topic, "seen": seen, "handled": handled})
+
+    def save(self, folder: Path = RESULTS) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.release}.json").write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+
+
+def load(folder: Path = RESULTS) -> list[Results]:
+    """The results of all three releases.
+
+    Raises:
+        SystemExit: if one is missing, or is not whole.
+    """
+    found = []
+    for release in RELEASES:
+        file = folder / f"{release}.json"
+        if not file.exists():
+            sys.exit(f"compatibility: no run on {release}: make test-docker SLURM={release}")
+        found.append(Results(**json.loads(file.read_text(encoding="utf-8"))))
+        lab = folder / f"{release}.lab.log"
+        found[-1].lab = lab.read_text(encoding="utf-8").rstrip().rpartition("\n")[2] if lab.exists() else ""
+        if not (found[-1].complete and "passed" in found[-1].lab):
+            sys.exit(f"compatibility: the run on {release} left tests out: make test-docker SLURM={release}")
+    return found
+
+
+def render(results: list[Results]) -> str:
+    """The page of these results."""
+    head = [f"{result.slurm}<br>{result.system}" for result in results]
+    features = list(dict.fromkeys(name for result in results for name in result.features))
+    rows = [
+        [name, *(_WORDS.get(result.features.get(name, ""), "-") for result in results)] for name in features
+    ]
+    counts = [re.sub(r" in .*|[^a-z0-9, ]", "", result.lab).strip() for result in results]
+    rows.append(["The lab tests, on nodes emulated in one container", *counts])
+    dates = sorted({result.date for result in results})
+    return "".join(
+        [
+            _TOP,
+            f"Last run: {' and '.join(dates)}.\n\n",
+            _table(["", *head], rows),
+            "\n## What differs, and where it is handled\n\n",
+            _table(["", *(result.release for result in results), "handled in"], _differences(results)),
+            _NOT_TRIED,
+        ]
+    )
+
+
+def _differences(results: list[Results]) -> list[list[str]]:
+    topics: dict[str, dict[str, Any]] = {}
+    for result in results:
+        for item in result.differences:
+            row = topics.setdefault(item["topic"], {"handled": item["handled"]})
+            row[result.release] = item["seen"]
+    return [
+        [topic, *(row.get(result.release, "-") for result in results), f"`{row['handled']}`"]
+        for topic, row in topics.items()
+    ]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["-"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(load()), encoding="utf-8")
+    print(PAGE)
