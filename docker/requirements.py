@@ -13,7 +13,7 @@ from pathlib import Path
 TOP = Path(__file__).parent.parent
 #: In the image from Debian's packages, in every suite but the oldest; with what they bring along.
 FROM_DEBIAN = {"torch", "numpy", "h5py", "safetensors", "scikit-learn", "scipy"}
-NOT_NEEDED = {"mypy", "mypy_extensions", "ruff", "ast_serialize", "librt"}
+NOT_NEEDED = {"mypy", "mypy_extensions", "ruff", "vermin", "ast_serialize", "librt"}
 #: Tools of the cluster's own: the S3 server, and what speaks to it.
 MORE = ("moto[server]==5.1.18", "s3fs")
 

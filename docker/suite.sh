@@ -19,7 +19,8 @@ docker image inspect "$image" >/dev/null || {
 
 files() {
   # A file that was removed and is still in the index is none.
-  git -C "$top" ls-files -z --cached --others --exclude-standard | (cd "$top" && xargs -0 stat --printf '%n\0' 2>/dev/null || true)
+  git -C "$top" ls-files -z --cached --others --exclude-standard |
+    while IFS= read -r -d '' path; do [ ! -e "$top/$path" ] || printf '%s\0' "$path"; done
 }
 
 # In the container: everything that a test finds outside of pytest's own folder comes from the copy, also

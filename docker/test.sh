@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh [--only core] RELEASE|all: every test on one release of Slurm, or on all three.
+# test.sh [--only core] 22.05|24.11|26.05|all: every test on one release of Slurm, or on all three.
 #
 # First the lab tests in one container of the release, then tests/docker on a cluster of it. With --only core
 # it is the part that CI runs. Where all of it ran on all three, docs/compatibility.md is written anew.

@@ -198,7 +198,7 @@ def _slurm_conf(spec: LabSpec, places: Places) -> str:
     if spec.release >= _REQUEUE_DELAY_SINCE:
         scheduler += ",requeue_delay=1"
     lines = [
-        f"# Slurm {release_name(spec.release)}, written by slurmkit lab up",
+        f"# Slurm {release_name(spec.release)}, written by slurmkit's lab",
         f"ClusterName={spec.shape.name}",
         f"SlurmctldHost={places.controller}",
         f"SlurmctldPort={spec.controller_port}",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -27,8 +27,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site(released: Path) -> Path:
     """A folder with the wheel's content, as pip lays it into site-packages."""
     (wheel,) = released.glob("slurmkit_hpc-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(released / "site")
+    shutil.unpack_archive(wheel, released / "site", "zip")
     return released / "site"
 
 

@@ -348,21 +348,3 @@ def test_many_nodes_install_at_once(place: Path, state: str) -> None:
     assert [(node.communicate(timeout=60)[1], node.returncode) for node in nodes] == [("", 0)] * 6
     assert set(states(place).values()) == {"ok"}
     assert names(place) == sorted([*NAMES, files.SETTINGS, files.MANIFEST])
-
-
-def test_it_runs_on_python_3_9() -> None:
-    """RHEL 9 has no other on a bare node: the room is imported and installs there."""
-    python = "python3.9"
-    code = (
-        "import tempfile, pathlib; from slurmkit.hooks import advice, install, running, status\n"
-        "t = pathlib.Path(tempfile.mkdtemp())\n"
-        "install.install(t / 'h', str(t / 's')); site = advice.read_site({}, (22, 5))\n"
-        "print(len(status.check(t / 'h', site).troubles)); install.uninstall(t / 'h'); (t / 's').rmdir(); t.rmdir()"
-    )
-    try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
-    except FileNotFoundError:
-        pytest.skip("there is no Python 3.9 here")
-    if done.returncode == 127:
-        pytest.skip("there is no Python 3.9 here")
-    assert (done.returncode, done.stdout.strip()) == (0, "4"), done.stderr

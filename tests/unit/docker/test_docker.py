@@ -1,0 +1,69 @@
+"""The files that make the clusters of containers, looked at without a Docker daemon."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[3]
+DOCKER = ROOT / "docker"
+
+
+def test_shellcheck_finds_nothing(missing: Callable[[str], None]) -> None:
+    """Every script of docker/ and of CI is clean by shellcheck's rules."""
+    if not shutil.which("shellcheck"):
+        missing("shellcheck is not installed")
+    files = [ROOT / ".ci" / "run", *(ROOT / ".ci").glob("*.sh")]
+    files += [path for path in DOCKER.iterdir() if path.read_bytes().startswith(b"#!/bin/bash")]
+    done = subprocess.run(["shellcheck", "-x", *files], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+
+
+def test_every_script_says_what_is_accepted() -> None:
+    """Without words, or with a release that there is not, a script ends with 2 and its usage, before it asks Docker."""
+    for words in (["cluster.sh"], ["test.sh"], ["suite.sh"], ["cluster.sh", "up", "23.02"]):
+        done = subprocess.run([DOCKER / words[0], *words[1:]], capture_output=True, text=True, check=False)
+        assert done.returncode == 2, words
+        assert all(release in done.stderr for release in ("22.05", "24.11", "26.05")), words
+
+
+def test_hosts_have_one_address_everywhere() -> None:
+    """A name in the list that all hosts have is the address that this host gets."""
+    composed = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+    listed = dict(item.split(":$", 1) for item in composed["x-host"]["extra_hosts"])
+    nodes = {name: host for name, host in composed["services"].items() if host["command"] == "slurmd"}
+    assert set(listed) == set(nodes)
+    for name, host in nodes.items():
+        assert host["networks"]["site"]["ipv4_address"] == f"${listed[name]}"
+        assert (host["hostname"], host["container_name"]) == (name, f"${{CLUSTER:?}}-{name}")
+
+
+def test_only_the_power_control_has_the_docker_socket() -> None:
+    """Whoever has it is root on the machine: it is no host that runs a job, or Slurm."""
+    composed = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+    having = [name for name, host in composed["services"].items() if "docker.sock" in str(host["volumes"])]
+    assert having == ["power"]
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "trixie", "forky"])
+def test_the_image_has_the_pinned_versions(suite: str) -> None:
+    """What the image gets by pip is pinned as in development; PyTorch is Debian's where it is new enough."""
+    found = importlib.util.spec_from_file_location("requirements", DOCKER / "requirements.py")
+    assert found
+    assert found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    wanted = module.requirements(suite)
+    pinned = (ROOT / "requirements-dev.txt").read_text().splitlines()
+    assert {line for line in wanted if "moto" not in line and line != "s3fs"} < set(pinned)
+    assert any(line.startswith("torch==") for line in wanted) == (suite == "bookworm")
+    assert any(line.startswith("hydra-core==") for line in wanted)
