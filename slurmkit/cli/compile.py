@@ -19,7 +19,8 @@ def compile_command(
 ) -> int:
     """Print the sbatch script of an experiment, and what stands in its way on this cluster.
 
-    The script is complete: read it, keep it, edit it, submit it with sbatch.
+    The script is complete: read it, keep it, edit it, submit it with sbatch. Where there is no Slurm at all, as on
+    a laptop, it is compiled without being checked.
 
     \b
       slurmkit compile experiment=gpt_ddp
@@ -27,14 +28,21 @@ def compile_command(
     """  # noqa: D301 - \b is click's mark
     from slurmkit import compile_job, load_experiment, open_client  # noqa: PLC0415 - Hydra costs 0.2 s, --help none
     from slurmkit.compiler.plan import Place  # noqa: PLC0415
+    from slurmkit.errors import NoCommandError  # noqa: PLC0415
     from slurmkit.launch.submit import check_plan  # noqa: PLC0415
 
     experiment = load_experiment(overrides, config_name, config_dir)
-    plan = compile_job(experiment, open_client().snapshot(), Place(cwd=str(Path.cwd())))
+    try:
+        snapshot = open_client().snapshot()
+    except NoCommandError as error:  # a laptop: the script is for another machine
+        snapshot = None
+        note(f"not checked against any cluster: {error}")
+    plan = compile_job(experiment, snapshot, Place(cwd=str(Path.cwd())))
     if as_json:
         print_json(
             {
                 "script": plan.script,
+                "checked": snapshot is not None,
                 "directives": plan.directives,
                 "findings": [item.as_json() for item in plan.findings],
             }

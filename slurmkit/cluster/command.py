@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slurmkit.cluster import parse
 from slurmkit.cluster.model import ClusterSnapshot
-from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
+from slurmkit.errors import NoCommandError, SlurmRefusedError, SlurmUnavailableError
 from slurmkit.runtime.silence import has_no_conf, is_unreachable
 
 __all__ = ["CommandClient", "Runner", "clean_environ", "run_slurm", "unavailable"]
@@ -76,7 +76,7 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
             argv, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, env=env
         )
     except FileNotFoundError as error:
-        raise SlurmUnavailableError(
+        raise NoCommandError(
             f"{argv[0]} is not installed here, so no Slurm cluster can be asked",
             f"run this on a login node, install Slurm's client commands (Debian: slurm-client), or start one: {_START_A_LAB}",
         ) from error
@@ -99,8 +99,9 @@ def _check_conf() -> None:
 
 
 def unavailable(stderr: str) -> SlurmUnavailableError:
-    """Slurm's last words as one line, with the remedy for the kind."""
-    said = stderr.strip().rpartition("\n")[2] or "no message"
+    """Slurm's last words that tell why, as one line, with the remedy for the kind."""
+    lines = stderr.strip().splitlines() or ["no message"]
+    said = next(filter(is_unreachable, reversed(lines)), lines[-1])
     if has_no_conf(stderr):
         return _no_conf(said)
     return SlurmUnavailableError(

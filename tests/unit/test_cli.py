@@ -63,13 +63,12 @@ def test_a_wrong_word_is_exit_code_2(words: list[str], said: str) -> None:
 
 
 def test_a_machine_without_slurm_says_what_to_install(tmp_path: Path) -> None:
-    """Without Slurm's commands every verb that asks Slurm ends with 4 and names the package; ``--dry-run`` prints the script."""
+    """Without Slurm's commands every verb that needs Slurm ends with 4 and names the package; a script is compiled all the same."""
     (tmp_path / "runs" / "exp" / "attempts").mkdir(parents=True)
     (tmp_path / "runs" / "exp" / "run.json").write_text("{}")
     record = {"cluster": "c", "job_id": "1", "submitted_at": 0, "points": None, "differences": []}
     (tmp_path / "runs" / "exp" / "attempts" / "0001.json").write_text(json.dumps(record))
     for words in (
-        ["compile", "experiment=digits"],
         ["submit", "experiment=digits"],
         ["status", "exp"],
         ["cancel", "exp"],
@@ -81,6 +80,14 @@ def test_a_machine_without_slurm_says_what_to_install(tmp_path: Path) -> None:
     done = slurmkit("submit", "--dry-run", "experiment=digits", cwd=tmp_path, PATH=str(tmp_path))
     assert done.returncode == 0
     assert "#SBATCH --job-name=digits" in done.stdout
+    compiled = slurmkit("compile", "experiment=digits", cwd=tmp_path, PATH=str(tmp_path))
+    assert compiled.returncode == 0
+    assert "#SBATCH --job-name=digits" in compiled.stdout
+    assert compiled.stderr == (
+        "not checked against any cluster: scontrol is not installed here, so no Slurm cluster can be asked\n"
+    )
+    told = slurmkit("compile", "experiment=digits", "--json", cwd=tmp_path, PATH=str(tmp_path))
+    assert json.loads(told.stdout)["checked"] is False
     assert not list(tmp_path.iterdir())
 
 
