@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster import ONE, command, shell
+from polling import wait_until
 
 if TYPE_CHECKING:
     from cluster import Cluster, Person
@@ -63,6 +64,8 @@ def test_a_script_by_hand(alice: Person) -> None:
         f"slurmkit compile {' '.join(ONE)} 'payload.command=[hostname]' {alice.new_name()} >job.sbatch",
     )
     job = alice.run("sbatch", "--parsable", "job.sbatch").stdout.strip()
+    # It has a folder from its start on.
+    wait_until(lambda: alice.slurmkit("status", job, code=None).returncode == 0, 60, f"job {job} to start")
     (point,) = alice.wait_ended(job)
     assert (point["state"], str(point["job"])) == ("COMPLETED", job)
     assert alice.slurmkit("logs", job).stdout.startswith("c")

@@ -86,8 +86,6 @@ def test_what_is_released_works_on_a_bare_host(
     assert checked.returncode == 0, checked.stderr
 
     bare("sh", "-c", "cat >/tmp/app.py", stdin=APP)
-    info = bare(
-        "python3", "app.py", "-m", "hydra/launcher=slurmkit", "hydra/sweeper=slurmkit", "--cfg", "hydra"
-    )
+    info = bare("python3", "app.py", "hydra/launcher=slurmkit", "hydra/sweeper=slurmkit", "--cfg", "hydra")
     assert info.returncode == 0, info.stderr
     assert "hydra_plugins.slurmkit_plugin" in info.stdout
