@@ -87,7 +87,7 @@ up() {
   # What Slurm itself starts is made, and left off; Compose makes nothing before what it depends on is healthy.
   quietly compose --profile cloud up --no-start p1 p2
   until all_idle; do
-    [ $((SECONDS - begin)) -lt 120 ] || { say "not all nodes are idle after 120 s"; on_login sinfo >&2; exit 1; }
+    [ $((SECONDS - begin)) -lt 180 ] || { say "not all nodes are idle after 180 s"; on_login sinfo >&2; exit 1; }
     sleep 0.2
   done
   say "up, all nodes idle, after $((SECONDS - begin)) s"

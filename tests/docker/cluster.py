@@ -50,8 +50,8 @@ class Cluster:
     release: str
     name: str
 
-    def script(self, verb: str, timeout: float = 900) -> None:
-        """Run ``docker/cluster.sh VERB RELEASE``."""
+    def script(self, verb: str, timeout: float = 900) -> str:
+        """Run ``docker/cluster.sh VERB RELEASE``; returns what it noted."""
         done = subprocess.run(
             [str(SCRIPT), verb, self.release],
             env={**os.environ, "CLUSTER": self.name},
@@ -61,6 +61,7 @@ class Cluster:
             timeout=timeout,
         )
         assert done.returncode == 0, f"{SCRIPT.name} {verb} {self.release}\n{done.stdout}\n{done.stderr}"
+        return done.stderr
 
     def docker(self, *words: str, check: bool = True, timeout: float = 60) -> str:
         """Run ``docker WORDS`` here; returns its stdout."""
@@ -129,6 +130,10 @@ class Cluster:
     def start(self, host: str) -> None:
         """Start a host that is off, or died."""
         self.docker("start", f"{self.name}-{host}")
+
+    def restart(self, host: str) -> None:
+        """Start a host anew, as after a reboot."""
+        self.docker("restart", "--time=1", f"{self.name}-{host}")
 
     def pause(self, host: str) -> None:
         """Freeze a host: it is there, and answers nothing."""
@@ -276,7 +281,9 @@ class Person:
 
     def attempts(self, run: str) -> list[dict[str, Any]]:
         """The submissions that the ledger of a run has."""
-        listed = self.run("sh", "-c", f"cat {run}/attempts/*.json").stdout
+        listed = self.run(
+            "sh", "-c", f"find {run}/attempts -name '*.json' 2>/dev/null | sort | xargs -r cat"
+        ).stdout
         decoder, found, at = json.JSONDecoder(), [], 0
         while at < len(listed.rstrip()):
             attempt, end = decoder.raw_decode(listed, at)

@@ -51,6 +51,7 @@ class Results:
         slurm: to the last digit, such as ``24.11.5``.
         system: that has it, and its Python.
         date: of the run.
+        up: seconds from an image to a cluster whose nodes are all idle.
         complete: whether every test was run.
         lab: the last line of pytest on tests/lab, in one container of the release.
         features: the worst outcome of the tests of each feature, by its words, in the order they ran.
@@ -61,6 +62,7 @@ class Results:
     slurm: str = ""
     system: str = ""
     date: str = ""
+    up: int = 0
     complete: bool = False
     lab: str = ""
     features: dict[str, str] = field(default_factory=dict)
@@ -118,6 +120,7 @@ def render(results: list[Results]) -> str:
     ]
     counts = [re.sub(r" in .*|[^a-z0-9, ]", "", result.lab).strip() for result in results]
     rows.append(["The lab tests, on nodes emulated in one container", *counts])
+    rows.append(["From the image to idle nodes", *(f"{result.up} s" for result in results)])
     dates = sorted({result.date for result in results})
     return "".join(
         [

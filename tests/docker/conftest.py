@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _RESULTS = pytest.StashKey[Results]()
+#: That a cluster takes from its image to idle nodes.
+_MOST_SECONDS = 60
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,9 +40,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     release, running = request.config.getoption("--slurm"), request.config.getoption("--cluster")
     made = Cluster(release, running or f"slurmkit-test-{release.replace('.', '')}")
-    if not running:
-        made.script("up")
     results = request.config.stash[_RESULTS]
+    if not running:
+        results.up = int(made.script("up").rpartition("all nodes idle, after ")[2].split()[0])
+        assert results.up < _MOST_SECONDS, f"the cluster took {results.up} s to be up"
     results.slurm = made.run("scontrol", "--version").stdout.split()[1]
     system = 'echo "$PRETTY_NAME"; python3 -c "import platform; print(platform.python_version())"'
     name, python = made.run("sh", "-c", f". /etc/os-release; {system}").stdout.splitlines()
@@ -65,6 +68,13 @@ def bob(cluster: Cluster, request: pytest.FixtureRequest) -> Person:
 @pytest.fixture(autouse=True)
 def _idle_again(cluster: Cluster) -> Iterator[None]:
     """Whatever a test leaves is gone before the next one begins; hosts that it let die are started."""
+    yield
+    make_idle(cluster)
+
+
+@pytest.fixture(scope="module")
+def idle_at_last(cluster: Cluster) -> Iterator[None]:
+    """For a module whose tests leave nodes ill to the next one: all is idle again at its end."""
     yield
     make_idle(cluster)
 
