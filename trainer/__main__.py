@@ -54,6 +54,14 @@ def _told(error: SlurmkitError) -> int:
     return error.exit_code
 
 
+def _let_hydra_parse() -> None:
+    """Let Hydra make its parser on Python 3.14, which reads every help text at once: one of Hydra 1.3's is no text."""
+    import argparse
+
+    if hasattr(argparse.ArgumentParser, "_check_help"):
+        argparse.ArgumentParser._check_help = lambda *_: None  # noqa: SLF001
+
+
 def _sweep(asked: argparse.Namespace) -> None:
     """Hydra's own front: multirun, --cfg, --help. Points run as jobs, so its task never does."""
     import hydra
@@ -104,6 +112,7 @@ def main() -> int:
     with catch_signals() as flags:  # a sweep is a command like any other: it dies of a signal
         from hydra._internal.utils import get_args_parser
 
+        _let_hydra_parse()
         asked = get_args_parser().parse_args()
         fronts = ("multirun", "cfg", "help", "hydra_help", "info", "shell_completion")
         if not any(getattr(asked, front) for front in fronts):

@@ -146,9 +146,25 @@ def _open_store(env: JobEnv, seconds: float, flags: SignalFlags) -> tuple[Any, C
     return _host(env, timeout) if env.rank == 0 else (_find(env, seconds, flags), _nothing)
 
 
+def _tcp_store(address: str, port: int, *, is_master: bool, timeout: timedelta) -> Any:
+    """A store of torch's usual kind, or of its older one where torch was built without libuv, as Debian builds it."""
+
+    def make(**kind: bool) -> Any:
+        return _stores.TCPStore(
+            address, port, is_master=is_master, wait_for_workers=False, timeout=timeout, **kind
+        )
+
+    try:
+        return make()
+    except RuntimeError as error:
+        if "libuv" not in str(error):
+            raise
+        return make(use_libuv=False)
+
+
 def _host(env: JobEnv, timeout: timedelta) -> tuple[Any, Callable[[], None]]:
     # Port 0: the kernel gives one that is free, and it stays ours while the store lives.
-    store = _stores.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timeout)
+    store = _tcp_store("127.0.0.1", 0, is_master=True, timeout=timeout)
     meeting = rendezvous.new_meeting(env, store.port)
     store.set(_NONCE, meeting.nonce)
     path = rendezvous.meeting_file(env)
@@ -167,13 +183,8 @@ def _host(env: JobEnv, timeout: timedelta) -> tuple[Any, Callable[[], None]]:
 def _find(env: JobEnv, seconds: float, flags: SignalFlags) -> Any:
     def connect(address: str, meeting: rendezvous.Meeting) -> Any:
         try:
-            store = _stores.TCPStore(
-                address,
-                meeting.port,
-                is_master=False,
-                wait_for_workers=False,
-                timeout=timedelta(seconds=_CONNECT_SECONDS),
-            )
+            timeout = timedelta(seconds=_CONNECT_SECONDS)
+            store = _tcp_store(address, meeting.port, is_master=False, timeout=timeout)
             if not store.check([_NONCE]) or store.get(_NONCE) != meeting.nonce.encode():
                 return None
         except RuntimeError:  # torch's DistError: no store, or one that went away

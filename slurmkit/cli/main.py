@@ -88,7 +88,18 @@ def main(argv: list[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # under nohup it is ignored, and stays so
             signal.signal(number, signal.default_int_handler)  # all ways to end us clean up behind them
-    sys.exit(run(words))
+    code = run(words)
+    for stream in (sys.stdout, sys.stderr):
+        _flush_at_last(stream)
+    sys.exit(code)
+
+
+def _flush_at_last(stream: TextIO) -> None:
+    """Where nobody listens any more Python would try again at its end, and 3.13 ends with 120 for that."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _nowhere() -> TextIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -13,15 +14,18 @@ from pathlib import Path
 from slurmkit.cluster import parse
 from slurmkit.cluster.model import ClusterSnapshot
 from slurmkit.errors import NoCommandError, SlurmRefusedError, SlurmUnavailableError
-from slurmkit.runtime.silence import has_no_conf, is_unreachable
+from slurmkit.runtime.silence import has_no_conf, is_unreachable, tries_again
 
-__all__ = ["CommandClient", "Runner", "clean_environ", "run_slurm", "unavailable"]
+__all__ = ["CommandClient", "Runner", "WhileFull", "clean_environ", "run_slurm", "unavailable"]
 
 #: Takes an argument vector; returns exit code, stdout and stderr.
 Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+#: Is told the words of an sbatch that tries again; the rest of its tries are waited for in this context.
+WhileFull = Callable[[str], contextlib.AbstractContextManager[None]]
 
 _TIMEOUT = 30.0  # seconds; a controller that says nothing for so long is down for our purposes
 _REFUSED = 1.5  # a host on which no slurmctld listens says so at once
+_FIRST_WORDS = 1.0  # so often a command that takes longer is listened to
 _SBATCH_TIMEOUT = 300.0  # sbatch retries for two minutes where the controller is full
 #: squeue --Format pads and cuts to these widths. The cut list of nodes of a huge job is only shown, never read.
 _QUEUE_FIELDS = {
@@ -60,8 +64,15 @@ def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in kept.items() if value or key != "SLURM_CONF"}  # empty means unset
 
 
-def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
+def run_slurm(
+    argv: Sequence[str],
+    while_full: WhileFull | None = None,
+) -> tuple[int, str, str]:
     """Run one of Slurm's commands.
+
+    Args:
+        argv: the command.
+        while_full: for an sbatch that slurmctld refused for now. An exception in that context ends it first.
 
     Raises:
         SlurmUnavailableError: if it is not installed, did not answer in 30 s, or has no slurm.conf to begin with.
@@ -71,10 +82,16 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
     # The job inherits sbatch's environment, so its language stays the person's; ours is for what we parse.
     env = clean_environ(os.environ) | ({} if submitting else {"LC_ALL": "C"})
     timeout = _SBATCH_TIMEOUT if submitting else _TIMEOUT
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, env=env
-        )
+        with subprocess.Popen(
+            argv, stdout=pipe, stderr=pipe, text=True, errors="replace", env=env
+        ) as process:
+            try:
+                out, err = _listen(process, timeout, while_full)
+            except BaseException:  # it shall not go on to submit; where Ctrl-C is held back, so is SIGTERM
+                process.kill()
+                raise
     except FileNotFoundError as error:
         raise NoCommandError(
             f"{argv[0]} is not installed here, so no Slurm cluster can be asked",
@@ -84,7 +101,25 @@ def run_slurm(argv: Sequence[str]) -> tuple[int, str, str]:
         raise SlurmUnavailableError(
             f"{argv[0]} got no answer from slurmctld in {timeout:.0f} s", "see: scontrol ping"
         ) from error
-    return done.returncode, done.stdout, done.stderr
+    return process.returncode, out, err
+
+
+def _listen(
+    process: subprocess.Popen[str],
+    timeout: float,
+    while_full: WhileFull | None,
+) -> tuple[str, str]:
+    """What a command prints; as soon as it says that it tries again, the rest of it in that context."""
+    until = time.monotonic() + timeout
+    while (left := until - time.monotonic()) > _FIRST_WORDS:
+        try:
+            return process.communicate(timeout=_FIRST_WORDS)
+        except subprocess.TimeoutExpired as silent:
+            said = (silent.stderr or b"").decode(errors="replace")
+        if while_full and tries_again(said):
+            with while_full(said.strip()):
+                return process.communicate(timeout=left)
+    return process.communicate(timeout=left)
 
 
 def _check_conf() -> None:
@@ -106,7 +141,8 @@ def unavailable(stderr: str) -> SlurmUnavailableError:
         return _no_conf(said)
     return SlurmUnavailableError(
         f"slurmctld cannot be reached: {said}",
-        "see which controller is asked with: scontrol ping; a lab of yours with: slurmkit lab status",
+        "see which controller is asked with: scontrol ping; if it is up for others, this host differs from theirs in "
+        "munge's key or in its clock; a lab of yours with: slurmkit lab status",
     )
 
 

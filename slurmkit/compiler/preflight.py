@@ -239,8 +239,9 @@ def _nodes(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) 
             Verdict.NOT_NOW,
             "resources.nodes",
             f"got {asked}; {len(nodes) - usable} of {len(nodes)} nodes of {partition.name} are down or drained",
-            f"1 to {usable} now",
-            ("resources.nodes", str(max(usable, 1))),
+            f"1 to {usable} now" if usable else "none now",
+            ("resources.nodes", str(usable)) if usable else None,
+            "the job waits until they are back; see why they are not with: sinfo --list-reasons",
         )
 
 

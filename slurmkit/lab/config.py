@@ -209,7 +209,7 @@ def _slurm_conf(spec: LabSpec, places: Places) -> str:
         f"AuthInfo={','.join(filter(None, [places.munge, 'cred_expire=5']))}",
         "",
         f"StateSaveLocation={spec.root}/state",
-        f"SlurmdSpoolDir={spec.run}/spool/%n",
+        f"SlurmdSpoolDir={spec.run}/{places.spool}",
         f"SlurmctldPidFile={spec.run}/slurmctld.pid",
         f"SlurmdPidFile={spec.run}/%n.pid",
         f"SlurmctldLogFile={spec.root}/log/slurmctld.log",

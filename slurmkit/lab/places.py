@@ -27,6 +27,7 @@ class Places:
         node_user: who runs slurmd.
         munge: what tells Slurm which munged is meant; empty for the system's.
         node: how a slurmd is told from the others, in the line NodeName.
+        spool: the folder of a slurmd, below that for sockets and spool.
         parameters: items of SlurmctldParameters.
         controller_lines: of slurm.conf, about slurmctld and its hooks.
         preemption_lines: of slurm.conf.
@@ -44,6 +45,7 @@ class Places:
     node_user: str
     munge: str
     node: str
+    spool: str
     parameters: tuple[str, ...]
     controller_lines: tuple[str, ...]
     preemption_lines: tuple[str, ...]
@@ -72,6 +74,7 @@ def one_machine(root: str, run: str, user: str, ports: str) -> Places:
         node_user=user,
         munge=f"socket={munge}",
         node=f"NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports} ",
+        spool="spool/%n",
         parameters=(),
         controller_lines=(
             f"Prolog={root}/hooks/prolog",
@@ -128,6 +131,7 @@ def hosts(nodes: str, *, password: str, jwt_key: str, programs: str, cloud: int)
         node_user="root",
         munge="",
         node="",
+        spool="spool",  # 22.05 looks for the configuration of a configless node in a folder without its name
         parameters=("enable_configless", *(("cloud_dns",) if cloud else ())),
         controller_lines=(*token, "SlurmdTimeout=20", *(power if cloud else ())),
         preemption_lines=("PreemptType=preempt/qos",),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import getpass
 import math
 import re
 import shlex
@@ -34,7 +35,7 @@ from slurmkit.errors import (
     SubmissionUnclearError,
 )
 from slurmkit.launch.states import UNFINISHED, task_states
-from slurmkit.runtime.silence import is_unreachable, may_have_arrived
+from slurmkit.runtime.silence import is_unreachable, may_have_arrived, tries_again
 from slurmkit.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ _TURNED = (
 )
 
 
+#: In the words of a refusal: what the accounting allows a user was the reason.
+_OF_ACCOUNTING = ("accounting/QOS policy", "Invalid account", "Invalid qos")
 _LOOK = "look whether the job is there with: squeue --me"
 
 
@@ -257,10 +260,16 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
             raise SubmissionUnclearError(f"sbatch {path}: {said}", _LOOK)
         if is_unreachable(said):
             raise unavailable(err)
-        raise SlurmRefusedError(
-            f"sbatch refused {path.name}: {said}",
-            "mend the experiment; preflight does not know every rule of a site",
-        )
+        raise SlurmRefusedError(f"sbatch refused {path.name}: {said}", _advice(said))
+
+
+def _advice(said: str) -> str:
+    """What to do about a refusal, by its words."""
+    if tries_again(said):
+        return "slurmctld holds all the jobs that it may, ended ones too for minutes (see MaxJobCount and MinJobAge in: scontrol show config): submit again when some are gone"
+    if any(word in said for word in _OF_ACCOUNTING):
+        return f"see what you may use with: sacctmgr show assoc user={getpass.getuser()} format=account,qos,maxsubmit,maxwall,maxtres,grptres"
+    return "mend the experiment; preflight does not know every rule of a site"
 
 
 def _job_id(printed: str) -> str:

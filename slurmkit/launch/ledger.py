@@ -202,16 +202,21 @@ class Run:
         finally:
             staged.unlink()
 
-    def exits(self) -> dict[int, dict[str, Any]]:
-        """The newest exit record of each point, as the batch scripts wrote them."""
-        newest: dict[int, dict[str, Any]] = {}
+    def exits(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """The exit record of the newest life of each job and task, as the batch scripts wrote them.
+
+        A node that Slurm gave up may come back and end a life that was superseded long ago, and clocks differ:
+        restarts are counted by Slurm, times only tell records of one life apart.
+        """
+        newest: dict[tuple[str, int], dict[str, Any]] = {}
         for path in sorted((self.path / "exits").glob("*.jsonl")):
             for record in read_json_lines(path):
                 if not _is(record, _EXIT):
                     continue
-                known = newest.get(record["task"])
-                if known is None or (record["time"], record["restart"]) >= (known["time"], known["restart"]):
-                    newest[record["task"]] = record
+                place = record["job"], record["task"]
+                known = newest.get(place)
+                if known is None or (record["restart"], record["time"]) >= (known["restart"], known["time"]):
+                    newest[place] = record
         return newest
 
 

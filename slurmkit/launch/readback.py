@@ -85,7 +85,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], object]]] = {
     "constraint": ("Features", str),
     "nodelist": ("ReqNodeList", _hosts),
     "exclude": ("ExcNodeList", _hosts),
-    "exclusive": ("OverSubscribe", str.upper),
+    "exclusive": ("Exclusive", str.upper),
     "dependency": ("Dependency", str),
     "switches": ("Switches", _switches),
     "array": ("ArrayTaskThrottle", lambda text: text.rpartition("%")[2]),
@@ -103,7 +103,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], object]]] = {
     "contiguous": ("Contiguous", str),
 }
 #: What a bare flag is in the job's record.
-_FLAGS = {"exclusive": "NO", "contiguous": "1", "nice": "100"}
+_FLAGS = {"exclusive": "NODE", "contiguous": "1", "nice": "100"}
 
 
 def differences(directives: Directives, job: Mapping[str, str]) -> tuple[dict[str, str], ...]:
@@ -117,6 +117,9 @@ def differences(directives: Directives, job: Mapping[str, str]) -> tuple[dict[st
         One ``{"option", "asked", "got"}`` each. Fields that this release does not show are left out.
     """
     asked = _as_shown(directives)
+    if "OverSubscribe" in job and "Exclusive" not in job:  # which 26.05 tells apart, and no release before it
+        shared = job["OverSubscribe"]
+        job = {**job, "Exclusive": "NODE" if shared == "NO" else shared}
     if not job.get("ArrayTaskId", "0").isdecimal():  # the record of the array, which shows no throttle of 0
         job = {"ArrayTaskThrottle": "none", **job}
     found = []

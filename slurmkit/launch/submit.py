@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmkit import __version__
 from slurmkit.cluster.client import open_client
+from slurmkit.cluster.command import run_slurm
 from slurmkit.compiler.plan import JobPlan, Place, compile_job
 from slurmkit.errors import PreflightError, SlurmkitError, SubmissionUnclearError
 from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
@@ -23,6 +25,7 @@ from slurmkit.launch.snapshot import Project, copy_project, find_project
 
 if TYPE_CHECKING:
     from slurmkit.cluster.client import SlurmClient
+    from slurmkit.cluster.command import Runner, WhileFull
     from slurmkit.cluster.model import ClusterSnapshot
     from slurmkit.config.schema import Experiment
 
@@ -75,7 +78,8 @@ def submit(
                     experiment = _from_snapshot(experiment, project, path)
                 plan = compile_job(experiment, snapshot, place, points=points)
                 write_manifest(path, _manifest(experiment, cwd, project, snapshot), plan.script, points)
-            job_id = _sbatch(path, client)
+            full = _while_full(snapshot, say, interruptible)
+            job_id = _sbatch(path, client, functools.partial(run_slurm, while_full=full))
         # There is a job now: whatever fails from here on, its folder stays.
         return _record(
             Run(path), Attempt(snapshot.config.cluster, job_id, time.time(), tasks), plan, client, say
@@ -136,20 +140,44 @@ def _uninterrupted() -> Iterator[Callable[[], contextlib.AbstractContextManager[
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _sbatch(path: Path, client: SlurmClient) -> str:
+def _while_full(
+    snapshot: ClusterSnapshot, say: Say, interruptible: Callable[[], contextlib.AbstractContextManager[None]]
+) -> WhileFull:
+    """While sbatch tries again, two minutes long, a person knows why, and may end it: there is no job yet."""
+
+    @contextlib.contextmanager
+    def full(words: str) -> Iterator[None]:
+        most = snapshot.config.array_limits.get("MaxJobCount")
+        room = f"at most {most} jobs at a time (MaxJobCount={most})" if most else "no job now"
+        say(
+            f"{words}\nslurmctld takes {room}: it is tried for two minutes, until there is room; Ctrl-C ends that"
+        )
+        with interruptible():
+            yield
+
+    return full
+
+
+def _sbatch(path: Path, client: SlurmClient, run: Runner) -> str:
     """Submit the script; where sbatch does not say whether there is a job, ask Slurm for one of this script."""
     from slurmkit.launch.executor import SlurmkitExecutor  # noqa: PLC0415 - submitit costs 0.1 s, a refused plan none
 
     script = path / "job.sbatch"
     try:
-        return SlurmkitExecutor(path).submit_script(script)
-    except SubmissionUnclearError as error:
+        return SlurmkitExecutor(path, run=run).submit_script(script)
+    except (SubmissionUnclearError, KeyboardInterrupt) as error:
         with contextlib.suppress(SlurmkitError):
             job_id = client.job_of(str(script))
             if job_id is not None:
                 return job_id
+            if isinstance(error, KeyboardInterrupt):  # between two tries of sbatch, which is gone
+                raise
+        unclear = (
+            error if isinstance(error, SubmissionUnclearError) else SubmissionUnclearError("interrupted")
+        )
         kept = f"the run folder {path} is kept; it is looked for again by: slurmkit status {Run(path).word}"
-        raise SubmissionUnclearError(error.message, f"{error.hint}; {kept}") from error
+        hint = f"{unclear.hint}; {kept}" if unclear.hint else kept
+        raise SubmissionUnclearError(unclear.message, hint) from error
 
 
 def _record(run: Run, attempt: Attempt, plan: JobPlan, client: SlurmClient, say: Say) -> Run:

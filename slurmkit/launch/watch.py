@@ -40,7 +40,7 @@ def run_status(run: Run, client: SlurmClient, point: int | None = None) -> list[
     statuses = [
         _told(number, states[name])
         if name in states
-        else known.get(name) or _from_exit(number, name, exits.get(number))
+        else known.get(name) or _from_exit(number, name, exits.get((name.partition("_")[0], number)))
         for number, name in sorted(newest.items())
     ]
     run.keep_ended(
@@ -73,7 +73,7 @@ def _told(point: int, state: TaskState) -> PointStatus:
 
 
 def _from_exit(point: int, name: str, record: Mapping[str, Any] | None) -> PointStatus:
-    if record is None or record["job"] != name.partition("_")[0]:
+    if record is None:
         return PointStatus(
             point, name, "LOST", "Slurm does not know it, and it left no record", "", 0, "none"
         )

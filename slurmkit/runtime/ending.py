@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import NoCommandError, SlurmRefusedError, SlurmUnavailableError
+from slurmkit.runtime.grace import brings_back
 from slurmkit.runtime.requeue import (
     Cause,
     cause_of_stop,
@@ -129,21 +130,31 @@ def _ask(
 ) -> Ending | SlurmUnavailableError:
     """From the first question to the act; ``lost`` holds verdicts that were acted on, the answer unknown."""
     try:
-        verdict = judge(show_job(own_id, run), stop, restart)
+        job = show_job(own_id, run)
+        verdict = judge(job, stop, restart)
         if lost and verdict.cause is Cause.REQUEUED_ALREADY:
             return _requeued(own_id, lost[-1])
-        if not verdict.requeue:
-            code = _EXIT_CODES.get(verdict.cause, EXIT_SAVED)
-            return Ending(code, verdict.cause, requeued=False, words=f"{verdict.why}: not requeued by us")
-        if verdict.cause is not Cause.PREEMPTED and stalled + 1 >= STALLED_LIVES:
-            words = f"{verdict.why}: not requeued: {stalled + 1} lives in a row stopped at this step"
-            return Ending(EXIT_SAVED, verdict.cause, requeued=False, words=words)
+        if refusal := _refusal(verdict, stalled):
+            return refusal
+        if verdict.cause is Cause.PREEMPTED and brings_back(job, run):
+            return _requeued(own_id, verdict, "is requeued by Slurm when it has ended")
         lost.append(verdict)
         return _requeue_and_tell(own_id, verdict, stop, restart, run)
     except SlurmUnavailableError as error:
         return error
     except SlurmRefusedError as error:
         return _unknown(stop, lost, error)
+
+
+def _refusal(verdict: Verdict, stalled: int) -> Ending | None:
+    """How a life ends that is not to have another one."""
+    if not verdict.requeue:
+        code = _EXIT_CODES.get(verdict.cause, EXIT_SAVED)
+        return Ending(code, verdict.cause, requeued=False, words=f"{verdict.why}: not requeued by us")
+    if verdict.cause is not Cause.PREEMPTED and stalled + 1 >= STALLED_LIVES:
+        words = f"{verdict.why}: not requeued: {stalled + 1} lives in a row stopped at this step"
+        return Ending(EXIT_SAVED, verdict.cause, requeued=False, words=words)
+    return None
 
 
 def _requeue_and_tell(own_id: str, verdict: Verdict, stop: Stop, restart: int, run: Runner) -> Ending:
@@ -162,8 +173,8 @@ def _requeue_and_tell(own_id: str, verdict: Verdict, stop: Stop, restart: int, r
     return _requeued(own_id, verdict)
 
 
-def _requeued(own_id: str, verdict: Verdict) -> Ending:
-    return Ending(0, verdict.cause, requeued=True, words=f"{verdict.why}: job {own_id} is requeued")
+def _requeued(own_id: str, verdict: Verdict, how: str = "is requeued") -> Ending:
+    return Ending(0, verdict.cause, requeued=True, words=f"{verdict.why}: job {own_id} {how}")
 
 
 def _unknown(stop: Stop, lost: list[Verdict], error: Exception) -> Ending:

@@ -13,8 +13,8 @@ RUNNING, SIGTERM alone            unexplained       no
 any but preempted, no signal      it failed         no
 ================================  ================  ====================
 
-Measured on Slurm 22.05.8. A handler that requeues at every SIGTERM brings cancelled jobs back, so the
-state is read after the checkpoint is committed, as near to the act as possible.
+Measured on Slurm 22.05.8, 24.11.5 and 26.05.5, which agree. A handler that requeues at every SIGTERM brings
+cancelled jobs back, so the state is read after the checkpoint is committed, as near to the act as possible.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ __all__ = [
     "Answer",
     "Cause",
     "Verdict",
+    "ask",
     "cause_of_stop",
     "judge",
     "parse_job",
@@ -201,16 +202,30 @@ def show_job(own_id: str, run: Runner = run_command) -> dict[str, str]:
         SlurmUnavailableError: if slurmctld cannot be reached; nothing is known then.
         SlurmRefusedError: if Slurm does not show the job.
     """
-    argv = ["scontrol", "--oneliner", "show", "job", own_id]
+    said = ask(["scontrol", "--oneliner", "show", "job", own_id], run)
+    job = parse_job(said)
+    if "JobState" not in job:
+        raise SlurmRefusedError(f"scontrol show job {own_id} names no state of the job", detail=said)
+    return job
+
+
+def ask(argv: Sequence[str], run: Runner = run_command) -> str:
+    """What a command prints that only asks.
+
+    Args:
+        argv: the command and its arguments.
+        run: runs the command; tests inject a fake.
+
+    Raises:
+        SlurmUnavailableError: if slurmctld cannot be reached; nothing is known then.
+        SlurmRefusedError: with Slurm's own words.
+    """
     answer = run(argv, _TIMEOUT)
     if answer.code < 0:  # hit by one of the job's signals; a question can be asked twice
         answer = run(argv, _TIMEOUT)
     if answer.code:
         raise _failure(argv, answer)
-    job = parse_job(answer.stdout)
-    if "JobState" not in job:
-        raise SlurmRefusedError(f"{' '.join(argv)} names no state of the job", detail=answer.stdout)
-    return job
+    return answer.stdout
 
 
 def requeue(own_id: str, run: Runner = run_command) -> None:

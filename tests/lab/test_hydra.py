@@ -5,6 +5,7 @@ All of them are submitted side by side and have ended before the first test look
 
 from __future__ import annotations
 
+import argparse
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
+#: Python 3.14 reads each help text as an option is added, and one of Hydra 1.3's is no text: no ``@hydra.main``
+#: starts there without these lines.
+MENDED = """\
+import argparse
+argparse.ArgumentParser._check_help = lambda *_: None
+"""
 APP = """\
 import os
 import hydra
@@ -39,6 +46,8 @@ def main(cfg):
 if __name__ == "__main__":
     main()
 """
+if hasattr(argparse.ArgumentParser, "_check_help"):
+    APP = MENDED + APP
 #: A user's Hydra app, whose own groups are called as ours are.
 PROJECT = {
     "app.py": APP,

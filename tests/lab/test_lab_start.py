@@ -119,7 +119,8 @@ def test_a_slurmctld_that_does_not_answer_is_named(
     assert "dead: slurmctld" in status.stdout
     assert "jobs     unknown: slurmctld does not answer" in status.stdout
     assert "slurmctld of lab silent is dead" in status.stderr
-    assert "\n  slurmctld: " in status.stderr
+    last = (lab.root / "log" / "slurmctld.out").read_text().splitlines()[-1]
+    assert f"\n  {last.strip()}\n" in status.stderr
 
 
 def test_a_failed_start_shows_the_log_and_leaves_nothing(

@@ -45,8 +45,8 @@ ASKING = (
 )
 
 
-def all_jobs(lab: Lab) -> str:
-    return lab.run(["squeue", "--noheader", "--states=all"]).stdout
+def all_jobs(lab: Lab) -> set[str]:
+    return set(lab.run(["squeue", "--noheader", "--states=all", "--format=%A"]).stdout.split())
 
 
 def test_a_run_of_another_cluster_is_left_alone(
@@ -97,7 +97,7 @@ def test_a_shared_folder_that_is_not_there_is_exit_code_2(lab: Lab, tmp_path: Pa
     before = all_jobs(lab)
     done = slurmkit(lab, tmp_path, "submit", *ONE, command("true"), f"runs_dir={runs_dir}", code=2)
     assert runs_dir in done.stderr
-    assert all_jobs(lab) == before
+    assert all_jobs(lab) <= before, "Slurm may forget a job meanwhile"
 
 
 def test_a_full_disk_leaves_no_run(lab: Lab, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_no_run(lab: Lab, tmp_path: Path) -> None:
     assert "could not be written" in done.stderr
     assert "Traceback" not in done.stderr
     assert not folders(tmp_path)
-    assert all_jobs(lab) == before
+    assert all_jobs(lab) <= before, "Slurm may forget a job meanwhile"
 
 
 def test_odd_folders_of_runs(lab: Lab, tmp_path: Path) -> None:

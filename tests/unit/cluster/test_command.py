@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmkit.cluster.command import CommandClient, clean_environ, run_slurm
+from slurmkit.cluster.command import CommandClient, clean_environ, run_slurm, unavailable
 from slurmkit.cluster.model import ClusterSnapshot
 from slurmkit.errors import SlurmkitError, SlurmRefusedError, SlurmUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
 Answer = tuple[int, str, str]
 
@@ -240,6 +241,37 @@ def test_what_we_read_is_in_one_language_and_what_runs_is_in_the_persons() -> No
     assert run_slurm(["sbatch", "x"]) == (3, "x\n", "xx \n")
 
 
+FULL = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying"
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_an_sbatch_that_tries_again_is_heard_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gives_up: bool
+) -> None:
+    """A full slurmctld: whoever waits hears it while sbatch tries on, and who gives up leaves no sbatch behind."""
+    go, heard = tmp_path / "go", []
+    tries = f"echo $$ >{tmp_path}/pid; while [ ! -e {go} ]; do /bin/sleep 0.05; done; echo 12"
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\necho '{FULL}' >&2\n{tries}\n")
+    monkeypatch.setattr("slurmkit.cluster.command._FIRST_WORDS", 0.3)
+
+    @contextlib.contextmanager
+    def while_full(words: str) -> Iterator[None]:
+        heard.append(words)
+        if gives_up:
+            raise KeyboardInterrupt
+        go.touch()
+        yield
+
+    if gives_up:
+        with pytest.raises(KeyboardInterrupt):
+            run_slurm(["sbatch", "x"], while_full)
+        assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    else:
+        assert run_slurm(["sbatch", "x"], while_full) == (0, "12\n", f"{FULL}\n")
+    assert heard == [FULL]
+
+
 @pytest.mark.usefixtures("program")
 def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that is not installed, one that hangs, and a SLURM_CONF that names no file, each in its words."""
@@ -266,3 +298,11 @@ def test_a_slurm_conf_that_cannot_be_read_is_named(
     with pytest.raises(SlurmUnavailableError, match=r"slurm\.conf cannot be read") as caught:
         ask(NAME, (1, "", "scontrol: fatal: Unable to process configuration file\n"))
     assert where in caught.value.message
+
+
+def test_the_line_that_says_why_is_told() -> None:
+    """Of a controller without an address sbatch says much, and last that there was no error."""
+    said = "sbatch: error: Unable to establish control machine address\nsbatch: error: Batch job submission failed: No error\n"
+    assert unavailable(said).message.endswith("Unable to establish control machine address")
+    assert unavailable("odd\nlast\n").message.endswith(": last")
+    assert unavailable("").message.endswith("no message")

@@ -254,6 +254,15 @@ def test_drained_nodes_are_not_now() -> None:
     finding = check(replace(CLUSTER, nodes=drained), nodes=4)["nodes.usable"]
     assert finding.verdict is Verdict.NOT_NOW
     assert "6 of 8" in finding.message
+    assert (finding.accepted, finding.override) == ("1 to 2 now", "resources.nodes=2")
+
+
+def test_no_node_for_now_is_mended_by_no_override() -> None:
+    """As after a restart of slurmctld: the job waits for the nodes, and no number of them would not."""
+    down = tuple(replace(node, states=frozenset({"DOWN"})) for node in NODES)
+    finding = check(replace(CLUSTER, nodes=down), nodes=1)["nodes.usable"]
+    assert (finding.accepted, finding.override) == ("none now", "")
+    assert "the job waits" in finding.advice
 
 
 def test_hidden_nodes_are_unknown_and_no_error() -> None:

@@ -93,6 +93,24 @@ def test_sbatchs_own_words_are_repeated(tmp_path: Path, err: str, kind: type[Exc
 
 
 @pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("Slurm temporarily unable to accept job, sleeping and retrying", "MaxJobCount"),
+        ("Invalid account or account/partition combination specified", "sacctmgr show assoc user="),
+        ("Invalid qos specification", "sacctmgr show assoc user="),
+        ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "sacctmgr show assoc"),
+        ("Invalid partition name specified", "mend the experiment"),
+    ],
+)  # fmt: skip
+def test_a_refusal_has_the_advice_for_its_kind(tmp_path: Path, words: str, advice: str) -> None:
+    """A full slurmctld mends itself, of a limit of accounting one can ask, and only the rest is the experiment's fault."""
+    err = f"sbatch: error: Batch job submission failed: {words}\n"
+    with pytest.raises(SlurmRefusedError) as caught:
+        SlurmkitExecutor(tmp_path, run=Sbatch(1, "", err)).submit_script(_script(tmp_path))
+    assert advice in caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("code", "err", "said"),
     [
         (1, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", "Socket timed out"),

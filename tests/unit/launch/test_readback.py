@@ -72,9 +72,15 @@ LATER = {
     "TresPerTask": "cpu=1,gres/gpu:a100=1",
     "MemPerTres": "gres/gpu=1024",
 }
-
 #: What was asked, the size of its array, and the job as Slurm shows it.
 Asked = tuple[Experiment, "int | None", dict[str, str]]
+#: A job for one user's jobs alone, in the words of 26.05; before it, OverSubscribe says it.
+OF_A_USER: Asked = (
+    Experiment(resources=Resources(time="0", exclusive="user")),
+    None,
+    {"OverSubscribe": "NO", "Exclusive": "USER"},
+)
+
 FEW: Asked = (FEW_ASKED, None, FEW_JOB)
 MANY: Asked = (MANY_ASKED, 6, MANY_JOB)
 UNLIMITED: Asked = (Experiment(resources=Resources(time="0")), None, {"TimeLimit": "UNLIMITED"})
@@ -96,9 +102,11 @@ def compare(asked: Asked, changes: Mapping[str, str]) -> list[tuple[str, str]]:
         (MANY, LATER),
         (MANY, {"Dependency": "(null)"}),
         (MANY, {"EligibleTime": "Unknown"}),
+        (MANY, {"Exclusive": "NODE"}),
         (UNLIMITED, {}),
+        (OF_A_USER, {}),
+        ((*OF_A_USER[:2], {"OverSubscribe": "USER"}), {}),
     ],
-    ids=["22.05", "later", "many", "many later", "a fulfilled dependency", "a held job", "time 0"],
 )
 def test_another_spelling_is_no_difference(asked: Asked, changes: dict[str, str]) -> None:
     """Slurm writes 30:00 as 00:30:00 and gres as gres:gpu:…, by release: the same job is not called different."""
@@ -127,6 +135,8 @@ def test_another_spelling_is_no_difference(asked: Asked, changes: dict[str, str]
         (MANY, "ReqNodeList", "(null)", "--nodelist"),
         (MANY, "ExcNodeList", "n3", "--exclude"),
         (MANY, "OverSubscribe", "OK", "--exclusive"),
+        (MANY, "Exclusive", "NO", "--exclusive"),
+        (OF_A_USER, "Exclusive", "NODE", "--exclusive"),
         (MANY, "Dependency", "afterok:57(unfulfilled)", "--dependency"),
         (MANY, "WCKey", "v", "--wckey"),
         (MANY, "MailType", "NONE", "--mail-type"),

@@ -1,4 +1,4 @@
-"""The end of a life: one question, at most one act, and an exit code that tells."""
+"""The end of a life: questions, at most one act, and an exit code that tells."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ USUAL = {
     "StartTime": BEFORE,
     "EndTime": NOW,
     "PreemptTime": "None",
+    "Partition": "low",
 }
 PREEMPTED = {"PreemptTime": NOW}
 LIMIT = {"JobState": "COMPLETING", "Reason": "TimeLimit"}
@@ -42,6 +43,8 @@ class FakeSlurm:
         accepted = {
             "show": ["scontrol", "--oneliner", "show", "job", self.own_id],
             "requeue": ["scontrol", "requeue", self.own_id],
+            "config": ["scontrol", "show", "config"],
+            "partition": ["scontrol", "--all", "--oneliner", "show", "partition", "low"],
         }
         assert list(argv) == accepted[verb]
         assert 0 < timeout <= 60
@@ -65,6 +68,12 @@ def shows(**values: str) -> tuple[str, Answer]:
 
 
 GOOD = "requeue", Answer(0, "", "")
+OLD = (
+    "config",
+    Answer(0, "PreemptType             = preempt/partition_prio\nSLURM_VERSION           = 22.05.8\n", ""),
+)
+NEW = "config", Answer(0, OLD[1].stdout.replace("22.05.8", "24.11.5"), "")
+BY_REQUEUE = "partition", Answer(0, "PartitionName=low GraceTime=20 PreemptMode=REQUEUE State=UP\n", "")
 PENDING = "requeue", Answer(1, "", "Job is pending execution for job 12_3\n")
 DISABLED = "requeue", Answer(1, "", "Requested operation is presently disabled for job 12_3\n")
 CUT = "requeue", Answer(-9, "", "")
@@ -76,9 +85,23 @@ LOST = "requeue", Answer(1, "", "Unexpected message received for job 12_3\n")
 @pytest.mark.parametrize(
     ("stop", "answers", "code", "requeued"),
     [
-        pytest.param(Stop.TERM, [shows(**PREEMPTED), GOOD], 0, True, id="preempted"),
+        pytest.param(Stop.TERM, [shows(**PREEMPTED), OLD, GOOD], 0, True, id="preempted"),
         pytest.param(
-            Stop.TERM, [("show", Answer(-15, "", "")), shows(**PREEMPTED), GOOD], 0, True, id="asked twice"
+            Stop.TERM,
+            [("show", Answer(-15, "", "")), shows(**PREEMPTED), OLD, GOOD],
+            0,
+            True,
+            id="asked twice",
+        ),
+        pytest.param(
+            Stop.TERM, [shows(**PREEMPTED), NEW, BY_REQUEUE], 0, True, id="preempted: Slurm will do it"
+        ),
+        pytest.param(
+            Stop.TERM,
+            [shows(**PREEMPTED), ("config", BUSY[1]), shows(**PREEMPTED), NEW, BY_REQUEUE],
+            0,
+            True,
+            id="busy at the second question: asked again",
         ),
         pytest.param(Stop.TERM, [shows(**LIMIT), GOOD], 0, True, id="time limit"),
         pytest.param(Stop.USR1, [shows(), GOOD], 0, True, id="asked"),
@@ -97,7 +120,7 @@ LOST = "requeue", Answer(1, "", "Unexpected message received for job 12_3\n")
         pytest.param(
             Stop.USR1, [shows(), CUT, shows(**REQUEUED)], 0, True, id="done, though the answer was cut off"
         ),
-        pytest.param(Stop.TERM, [BUSY, BUSY, shows(**PREEMPTED), GOOD], 0, True, id="busy: asked again"),
+        pytest.param(Stop.TERM, [BUSY, BUSY, shows(**PREEMPTED), OLD, GOOD], 0, True, id="busy: asked again"),
         pytest.param(Stop.TERM, [BUSY, shows(**CANCELLED)], 143, False, id="busy, then scancel: never"),
         pytest.param(Stop.USR1, [shows(), LOST, shows(), GOOD], 0, True, id="busy at the act: once more"),
         pytest.param(
@@ -118,7 +141,7 @@ LOST = "requeue", Answer(1, "", "Unexpected message received for job 12_3\n")
     ],
 )
 def test_endings(stop: Stop, answers: list[tuple[str, Answer]], code: int, requeued: bool) -> None:
-    """After the save: one question, at most one act, and an exit code that tells."""
+    """After the save: questions, at most one act, and an exit code that tells."""
     fake = FakeSlurm("12_3", *answers)
     ending = end_life("12_3", stop, 0, fake, patience=patient())
     assert (ending.code, ending.requeued) == (code, requeued)
@@ -129,7 +152,7 @@ def test_a_payload_that_only_failed_is_not_requeued() -> None:
     """Without a signal a preemption alone excuses a failure: one that came to its time limit stays ended."""
     for job in ({}, LIMIT):
         assert not end_life("12_3", Stop.NONE, 0, FakeSlurm("12_3", shows(**job))).requeued
-    ending = end_life("12_3", Stop.NONE, 0, FakeSlurm("12_3", shows(**PREEMPTED), GOOD))
+    ending = end_life("12_3", Stop.NONE, 0, FakeSlurm("12_3", shows(**PREEMPTED), OLD, GOOD))
     assert (ending.requeued, ending.cause) == (True, Cause.PREEMPTED)
 
 
@@ -139,7 +162,8 @@ def test_a_payload_that_only_failed_is_not_requeued() -> None:
 )
 def test_a_third_life_without_a_step_is_the_last(job: dict[str, str], stalled: int, code: int) -> None:
     """Lives that come to no new step do not requeue for ever; those that Slurm preempted always may."""
-    fake = FakeSlurm("12_3", shows(**job), *([] if code else [GOOD]))
+    acts = [] if code else [*([OLD] if job is PREEMPTED else []), GOOD]
+    fake = FakeSlurm("12_3", shows(**job), *acts)
     ending = end_life("12_3", Stop.USR1, 5, fake, stalled=stalled)
     assert (ending.code, ending.requeued) == (code, not code)
     assert not fake.expected

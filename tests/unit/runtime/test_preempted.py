@@ -34,13 +34,14 @@ def slurm(job: str) -> tuple[list[list[str]], Runner]:
 
 
 SHOW = ["scontrol", "--oneliner", "show", "job", "12_3"]
+CONFIG = ["scontrol", "show", "config"]
 
 
 def test_a_preempted_task_is_brought_back_by_its_own_id() -> None:
     """``12_3`` is requeued, not 14: the raw id of the last task of an array names the whole array."""
     asked, run = slurm(f"JobState=RUNNING Reason=None StartTime={BEFORE} PreemptTime={NOW}")
     assert bring_back(TASK, run) == "preempted: job 12_3 is requeued"
-    assert asked == [SHOW, ["scontrol", "requeue", "12_3"]]
+    assert asked == [SHOW, CONFIG, ["scontrol", "requeue", "12_3"]]
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,38 @@ BAD_FILE = (
 )
 STANDBY = "slurm_load_jobs error: Slurm backup controller in standby mode\n"
 RESET = "sbatch: error: Batch job submission failed: Connection reset by peer\n"
+#: The controller's host is off, and its name goes with it.
+NO_NAME = (
+    "sbatch: error: get_addr_info: getaddrinfo() fAiled: Name or service not known\n"
+    'sbatch: error: slurm_set_addr: Unable to resolve "slurmctld"\n'
+    "sbatch: error: Unable to establish control machine address\n"
+    "sbatch: error: Batch job submission failed: No error\n"
+)
+NO_NAME_OF_DBD = (
+    'sacct: error: slurm_set_addr: Unable to resolve "slurmdbd"\n'
+    "sacct: error: DBD_GET_JOBS_COND failure: Unspecified error\n"
+)
 NO_SOURCE = "scontrol: fatal: Could not establish a configuration source\n"
 
 
 @pytest.mark.parametrize(
     "said",
-    [DEAD, CUT, HANGS, OTHER_KEY, NO_MUNGE, NO_DBD, REQUEUE, NO_FILE, BAD_FILE, NO_SOURCE, STANDBY, RESET],
+    [
+        DEAD,
+        CUT,
+        HANGS,
+        OTHER_KEY,
+        NO_MUNGE,
+        NO_DBD,
+        NO_NAME,
+        NO_NAME_OF_DBD,
+        REQUEUE,
+        NO_FILE,
+        BAD_FILE,
+        NO_SOURCE,
+        STANDBY,
+        RESET,
+    ],
 )
 def test_no_answer_is_silence(said: str) -> None:
     """A slurmctld that is dead, hangs or cannot be asked: it may answer later, and is asked again."""
