@@ -82,6 +82,7 @@ def idle_at_last(cluster: Cluster) -> Iterator[None]:
 def make_idle(cluster: Cluster) -> None:
     """End all jobs, start every host, and wait until all nodes are idle."""
     for host in ("db", "slurmdbd", "slurmctld", "login", *NODES):
+        cluster.unpause(host)
         if not cluster.running(host):
             cluster.start(host)
     wait_until(cluster.answers, 60, "slurmctld to answer")
