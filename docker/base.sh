@@ -22,7 +22,7 @@ done
 script=/usr/share/debootstrap/scripts/$suite
 [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'rm -rf --one-file-system "$folder"' EXIT
 echo "base: it cannot be pulled: making $image with debootstrap from $mirror" >&2
 debootstrap --variant=minbase "$suite" "$folder/root" "$mirror" "$script" >"$folder/log" 2>&1 ||
   { tail -n 20 "$folder/log" >&2; echo "base: debootstrap failed" >&2; exit 1; }

@@ -21,18 +21,23 @@ case $release in
   *) echo "cluster: no release $release; accepted are 22.05, 24.11 and 26.05" >&2; exit 2 ;;
 esac
 export IMAGE=slurmkit/cluster:$release CLUSTER=${CLUSTER:-slurmkit-${release/./}} CLUSTER_NAME=${CLUSTER_NAME:-lab}
-# A network of its own for each cluster, by its name: hosts keep their addresses while they are down.
+# A network of its own for each cluster, by its name: hosts keep their addresses while they are down. The range is
+# kept for tests of networks (RFC 2544), so that it is no neighbour's. Should two collide: SUBNET=198.19.1
 number=$(printf '%s' "$CLUSTER" | cksum | cut -d ' ' -f 1)
-export SUBNET=${SUBNET:-172.31.$((number % 254 + 1))}
+export SUBNET=${SUBNET:-198.18.$((number % 256))}
 context=$top/build/docker/$release
-interpreter=${PYTHON:-$top/.venv/bin/python}
+interpreter=$top/.venv/bin/python
 
 say() { echo "cluster $release: $*" >&2; }
 
-docker info >/dev/null 2>&1 || {
+timeout 30 docker info >/dev/null 2>&1 || {
   say "no Docker daemon answers: start it, or set DOCKER_HOST (docker info tells why)"
   exit 1
 }
+# Where the daemon listens, for the host that starts and stops others.
+socket=$(docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null) || socket=
+socket=${DOCKER_HOST:-$socket}
+case $socket in unix://*) export DOCKER_SOCKET=${socket#unix://} ;; esac
 # Compose v2 is a plugin of docker, v1.29 a program of its own.
 if [ -n "${COMPOSE:-}" ]; then read -r -a compose <<<"$COMPOSE"
 elif docker compose version >/dev/null 2>&1; then compose=(docker compose)
@@ -67,13 +72,26 @@ wheels() {
 }
 
 image() {
+  mkdir -p "$context"
+  exec 9>"$context/.lock"
+  flock 9 # another of the same release would change the files under our build
   "$here/base.sh" "$suite"
   wheels
   cp "$here"/{Dockerfile,role,healthy,accounts,power,resume,suspend} "$context/"
   say "building $IMAGE from debian:$suite-slim"
-  local build=(docker build --quiet --build-arg "SUITE=$suite")
+  local build=(docker build --quiet --build-arg "SUITE=$suite") name
+  for name in http_proxy https_proxy no_proxy; do
+    [ -z "${!name:-}" ] || build+=(--build-arg "$name=${!name}")
+  done
   quietly "${build[@]}" --target bare --tag "$IMAGE-bare" "$context"
   quietly "${build[@]}" --tag "$IMAGE" "$context"
+  local version
+  version=$(docker run --rm --entrypoint slurmctld "$IMAGE" -V)
+  [[ $version == "slurm $release."* ]] || {
+    say "debian:$suite-slim has $version: that suite has moved on, and $here/cluster.sh names another one"
+    exit 1
+  }
+  exec 9>&-
 }
 
 on_login() { docker exec "$CLUSTER-login" "$@"; }
@@ -93,10 +111,13 @@ up() {
   say "up, all nodes idle, after $((SECONDS - begin)) s"
 }
 
+trap 'exit 130' INT
+trap 'exit 143' TERM
 case $verb in
   image) image ;;
   up) up ;;
   shell)
+    docker inspect "$CLUSTER-login" >/dev/null 2>&1 || { say "is not up: make cluster-up SLURM=$release"; exit 1; }
     tty=(); [ -t 0 ] && tty=(-it)
     [ $# -gt 0 ] || set -- bash
     exec docker exec "${tty[@]}" --user alice --workdir /home/alice --env HOME=/home/alice "$CLUSTER-login" "$@"

@@ -17,6 +17,8 @@ docker image inspect "$image" >/dev/null || {
   exit 1
 }
 
+git -C "$top" rev-parse --git-dir >/dev/null || { echo "suite: $top is no git checkout of yours" >&2; exit 1; }
+
 files() {
   # A file that was removed and is still in the index is none.
   git -C "$top" ls-files -z --cached --others --exclude-standard |

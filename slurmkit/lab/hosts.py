@@ -72,9 +72,10 @@ def write(folder: Path, shape: LabShape, *, cloud: int) -> None:
         programs="/usr/local/sbin",
         cloud=cloud,
     )
-    for path, text in lab_files(spec, places).items():
-        if path.startswith("etc/"):
-            _replace(folder / Path(path).name, text.encode())
+    files = {Path(path).name: text for path, text in lab_files(spec, places).items() if path.startswith("etc/")}
+    # slurm.conf last: where it is, all is.
+    for name in sorted(files, key="slurm.conf".__eq__):
+        _replace(folder / name, files[name].encode())
 
 
 def _once(path: Path, content: bytes) -> bytes:

@@ -169,7 +169,7 @@ class Cluster:
         return wait_until(
             lambda: shown if (shown := self.job(job)).get("JobState") in states else None,
             timeout,
-            f"job {job} to be {' or '.join(states)}; it is {self.job(job)}",
+            lambda: f"job {job} to be {' or '.join(states)}; it is {self.job(job)}",
         )
 
     def accounted(self, *fields: str, name: str = "", job: str = "") -> list[list[str]]:
@@ -236,9 +236,16 @@ class Cluster:
             ("slurmctld", ("tail", "-n", "60", f"{log}/slurmctld.log")),
             ("slurmdbd", ("tail", "-n", "10", f"{log}/slurmdbd.log")),
         ):
-            done = self.run(*words, host=host, code=None, timeout=30)
-            parts.append(f"--- {host}: {' '.join(words)}\n{done.stdout}{done.stderr}")
+            parts.append(f"--- {host}: {' '.join(words)}\n{self._said(host, words)}")
         return "\n".join(parts)
+
+    def _said(self, host: str, words: Sequence[str]) -> str:
+        """What a command prints, also on a host that does not answer any more."""
+        try:
+            done = self.run(*words, host=host, code=None, timeout=30)
+        except subprocess.TimeoutExpired as error:
+            return str(error)
+        return done.stdout + done.stderr
 
 
 @dataclass(frozen=True)
@@ -279,7 +286,7 @@ class Person:
             points = self.status(run)
             return points if points and {point["state"] for point in points} <= ENDED else None
 
-        return wait_until(ended, timeout, f"{run} to end; {self.status(run)}")
+        return wait_until(ended, timeout, lambda: f"{run} to end; {self.status(run)}")
 
     def attempts(self, run: str) -> list[dict[str, Any]]:
         """The submissions that the ledger of a run has."""
@@ -311,7 +318,7 @@ class Person:
         wait_until(lambda: text in self.log(run, point), timeout, f"{text!r} in the log of {run}")
 
     def agree(self, run: str, states: Sequence[str]) -> None:
-        """Nothing is lost: the ledger and Slurm's accounting know the same jobs of a run, ended the same way.
+        """Nothing is lost: the ledger and Slurm's accounting know the same jobs, lives and ends of a run.
 
         Args:
             run: its folder.
@@ -319,14 +326,16 @@ class Person:
         """
         points = sorted(self.status(run), key=lambda point: point["point"])
         assert [point["state"] for point in points] == list(states)
-        recorded = {str(attempt["job_id"]) for attempt in self.attempts(run)}
-        (name,) = {json.loads(self.cluster.read(f"{run}/run.json"))["name"]}
+        submitted = {str(attempt["job_id"]) for attempt in self.attempts(run)}
+        assert {str(point["job"]).partition("_")[0] for point in points} == submitted
+        told = {str(point["job"]): (point["restarts"] + 1, point["state"]) for point in points}
+        name = json.loads(self.cluster.read(f"{run}/run.json"))["name"]
 
-        def agreed() -> bool:  # slurmdbd hears of a job a little later than squeue shows it
-            known = self.cluster.accounted("JobID", "State", name=name)
-            last = {row[0]: row[1].split()[0] for row in known}
-            jobs = {job.partition("_")[0] for job in last}
-            return jobs == recorded and sorted(last.values()) == sorted(states)
+        def accounted() -> dict[str, tuple[int, str]]:
+            known: dict[str, tuple[int, str]] = {}
+            for job, state in self.cluster.accounted("JobID", "State", name=name):
+                known[job] = (known.get(job, (0, ""))[0] + 1, state.split()[0])
+            return known
 
-        known = f"sacct to know {states} of the jobs {recorded}; it knows"
-        wait_until(agreed, 30, f"{known} {self.cluster.accounted('JobID', 'State', name=name)}")
+        # slurmdbd hears of a job a little later than squeue shows it.
+        wait_until(lambda: accounted() == told, 30, lambda: f"sacct to say {told}; it says {accounted()}")

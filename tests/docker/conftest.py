@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import shutil
+import signal
 import subprocess
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _RESULTS = pytest.StashKey[Results]()
+_DONE = pytest.StashKey[set[str]]()
 #: That a cluster takes from its image to idle nodes.
 _MOST_SECONDS = 60
+#: Another checkout on the same daemon has clusters of its own.
+_CHECKOUT = zlib.crc32(str(Path(__file__).resolve().parent).encode())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,18 +45,20 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         reason = "no Docker daemon answers: docker info tells why"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     release, running = request.config.getoption("--slurm"), request.config.getoption("--cluster")
-    made = Cluster(release, running or f"slurmkit-test-{release.replace('.', '')}")
+    made = Cluster(release, running or f"slurmkit-test-{release.replace('.', '')}-{_CHECKOUT:x}")
     results = request.config.stash[_RESULTS]
-    if not running:
-        results.up = int(made.script("up").rpartition("all nodes idle, after ")[2].split()[0])
-        assert results.up < _MOST_SECONDS, f"the cluster took {results.up} s to be up"
-    results.slurm = made.run("scontrol", "--version").stdout.split()[1]
-    system = 'echo "$PRETTY_NAME"; python3 -c "import platform; print(platform.python_version())"'
-    name, python = made.run("sh", "-c", f". /etc/os-release; {system}").stdout.splitlines()
-    results.system = f"{name.replace(' GNU/Linux', '')}, Python {python}"
-    yield made
-    if not running:
-        made.script("down")
+    with contextlib.ExitStack() as after:
+        if not running:
+            made.script("down")  # what a session that was killed has left, with its settings
+            after.callback(made.script, "down")
+            results.up = int(made.script("up").rpartition("all nodes idle, after ")[2].split()[0])
+            assert results.up < _MOST_SECONDS, f"the cluster took {results.up} s to be up"
+        results.slurm = made.run("scontrol", "--version").stdout.split()[1]
+        assert results.slurm.startswith(f"{release}."), f"this is Slurm {results.slurm}"
+        system = 'echo "$PRETTY_NAME"; python3 -c "import platform; print(platform.python_version())"'
+        name, python = made.run("sh", "-c", f". /etc/os-release; {system}").stdout.splitlines()
+        results.system = f"{name.replace(' GNU/Linux', '')}, Python {python}"
+        yield made
 
 
 @pytest.fixture
@@ -124,7 +132,10 @@ def difference(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """CI ends us with SIGTERM when its time is over: as after Ctrl-C no cluster is left."""
     config.stash[_RESULTS] = Results(config.getoption("--slurm"))
+    config.stash[_DONE] = set()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -135,17 +146,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     cluster = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(cluster, Cluster):
         report.sections.append((f"cluster {cluster.name}", cluster.diagnostics()))
+    if report.when == "teardown":
+        item.config.stash[_DONE].add(item.nodeid)
     if report.when == "call" or report.outcome != "passed":
         for marker in item.iter_markers("feature"):
             item.config.stash[_RESULTS].add(marker.args[0], report.outcome)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Leave what was found for the page; it is whole only if nothing was left out."""
-    results = session.config.stash[_RESULTS]
-    files = {item.path for item in session.items}
-    chosen = session.config.option.keyword or session.config.option.markexpr or session.shouldstop
-    results.complete = not chosen and files == set(Path(__file__).parent.glob("test_*.py"))
+    """Leave what was found for the page; it is whole only if every test of the folder has run to its end."""
+    results, config = session.config.stash[_RESULTS], session.config
+    chosen = config.option.keyword or config.option.markexpr or config.option.deselect
+    files = {item.path for item in session.items} == set(Path(__file__).parent.glob("test_*.py"))
+    ended = {item.nodeid for item in session.items} == config.stash[_DONE]
+    results.complete = bool(files and ended and results.up and not chosen)
     results.date = dt.datetime.now(tz=dt.timezone.utc).strftime("%Y-%m-%d")
     if results.slurm:
         results.save()

@@ -10,8 +10,6 @@ from cluster import ONE, command, shell
 from polling import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cluster import Cluster, Person
 
 pytestmark = pytest.mark.core
@@ -74,6 +72,8 @@ def test_a_script_by_hand(alice: Person) -> None:
     (point,) = alice.wait_ended(job)
     assert (point["state"], str(point["job"])) == ("COMPLETED", job)
     assert alice.slurmkit("logs", job).stdout.startswith("c")
+    state = alice.cluster.accounted("State", job=job)
+    assert state == [["COMPLETED"]], "one life, and Slurm says the same"
 
 
 @pytest.mark.feature("Sweep: one job array for all points; each has its own result")
@@ -93,7 +93,7 @@ def test_a_sweep_is_one_array(cluster: Cluster, alice: Person) -> None:
 
 
 @pytest.mark.feature("Any Hydra app is launched with hydra/launcher=slurmkit")
-def test_an_app_of_somebody_else(cluster: Cluster, alice: Person, difference: Callable[..., None]) -> None:
+def test_an_app_of_somebody_else(cluster: Cluster, alice: Person) -> None:
     """Its task function runs on a node, and what it returns is the point's result."""
     alice.run("sh", "-c", "cat >app.py", stdin=APP)
     launcher = ("hydra/launcher=slurmkit", "hydra/sweeper=slurmkit", "hydra.launcher.resources.time=5")
@@ -102,13 +102,4 @@ def test_an_app_of_somebody_else(cluster: Cluster, alice: Person, difference: Ca
     alice.wait_ended(run)
     results = [json.loads(cluster.read(f"{run}/points/0/{number}/result.json")) for number in (0, 1)]
     assert [result["value"] for result in results] == [2, 4], results
-    older = (
-        alice.run("python3", "-c", "import sys; print(sys.version_info < (3, 14))").stdout.strip() == "True"
-    )
-    seen = (
-        "starts"
-        if older
-        else "Python 3.14: Hydra 1.3 does not start without a line of your own; our trainer does"
-    )
-    difference("`@hydra.main` of your own", seen, handled="trainer/__main__.py:_let_hydra_parse")
     alice.agree(run, ["COMPLETED", "COMPLETED"])

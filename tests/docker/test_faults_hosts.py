@@ -13,7 +13,7 @@ from polling import wait_until
 from training import SMALL, Training, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cluster import Cluster, Person
 
@@ -96,18 +96,25 @@ def assert_never_begins(alice: Person, run: str, node: str) -> None:
     ("node", "file"),
     [
         pytest.param(
-            "c3", KEY, id="key", marks=pytest.mark.feature("A node with a wrong munge key takes no job")
+            "c3",
+            KEY,
+            id="key",
+            marks=pytest.mark.feature(
+                "A node with a wrong munge key: no run begins there, others go elsewhere"
+            ),
         ),
         pytest.param(
             "c4",
             CLOCK,
             id="clock",
-            marks=pytest.mark.feature("A node whose clock is 10 minutes off takes no job"),
+            marks=pytest.mark.feature(
+                "A node whose clock is 10 minutes off: no run begins there, others go elsewhere"
+            ),
         ),
     ],
 )
 def test_a_node_that_is_not_believed(
-    cluster: Cluster, ill: None, alice: Person, node: str, file: str
+    cluster: Cluster, ill: None, alice: Person, node: str, file: str, difference: Callable[..., None]
 ) -> None:
     """Nobody believes the node: jobs go elsewhere; what names it waits, says so, and runs once it is mended.
 
@@ -118,6 +125,10 @@ def test_a_node_that_is_not_believed(
     assert_goes_elsewhere(alice, node)
     fails = cluster.release >= "26.05"
     (assert_never_begins if fails else assert_waits)(alice, run, node)
+    if file == KEY:
+        does = "is started and killed by slurmctld: FAILED" if fails else "waits until it is mended"
+        topic = "A job that names a node which munge does not believe"
+        difference(topic, does, handled="tests/docker/test_faults_hosts.py:assert_never_begins")
     cluster.run("rm", file, host=node)
     cluster.restart(node)
     if fails:

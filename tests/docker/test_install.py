@@ -30,7 +30,15 @@ def bare(
     release = request.config.getoption("--slurm")
     (released,) = (CONTEXT / release / "dist").glob(request.param)
     folder = CONTEXT / release
-    start = ["docker", "run", "--detach", "--init", "--network=none", f"--volume={folder}:/released:ro"]
+    start = [
+        "docker",
+        "run",
+        "--detach",
+        "--rm",
+        "--init",
+        "--network=none",
+        f"--volume={folder}:/released:ro",
+    ]
     image = f"slurmkit/cluster:{release}-bare"
     done = subprocess.run([*start, image, "sleep", "600"], capture_output=True, text=True, check=True)
     host = done.stdout.strip()

@@ -77,7 +77,7 @@ def ended(cluster: Cluster, person: Person) -> dict[str, Training]:
 
 @pytest.mark.core
 @pytest.mark.feature(
-    "Preemption by QOS with GraceTime: a run saves, requeues itself and resumes at the next sample"
+    "Preemption by QOS with GraceTime: a run saves, is requeued, and resumes at the next sample"
 )
 def test_preemption_with_grace(graced: dict[str, Training]) -> None:
     """In the grace of a preemption SIGTERM comes: the run saves, requeues, and ends bit-identical."""

@@ -76,11 +76,13 @@ class Training:
         return int(lines[-1]["step"]) if lines else 0
 
     def wait_step(self, step: int, timeout: float = 150) -> None:
-        wait_until(lambda: self.last_step() >= step, timeout, f"step {step} of {self.run}; {self.log}")
+        wait_until(
+            lambda: self.last_step() >= step, timeout, lambda: f"step {step} of {self.run}; {self.log}"
+        )
 
     def wait_event(self, kind: str, timeout: float = 120) -> dict[str, Any]:
         """Wait for the first event of a kind."""
-        found = wait_until(lambda: self.events(kind), timeout, f"{kind!r} of {self.run}; {self.log}")
+        found = wait_until(lambda: self.events(kind), timeout, lambda: f"{kind!r} of {self.run}; {self.log}")
         return found[0]
 
     def wait_ended(self, timeout: float = 200) -> str:
@@ -90,7 +92,7 @@ class Training:
             (point,) = self.person.status(self.run)
             return point["state"] if point["state"] in ENDED else None
 
-        return wait_until(state, timeout, f"{self.run} to end; {self.log}")
+        return wait_until(state, timeout, lambda: f"{self.run} to end; {self.log}")
 
     def proof(self) -> dict[str, Any]:
         """What must be the same to the bit, however often the run was interrupted."""
