@@ -87,8 +87,8 @@ image() {
   quietly "${build[@]}" --tag "$IMAGE" "$context"
   local version
   version=$(docker run --rm --entrypoint slurmctld "$IMAGE" -V)
-  [[ $version == "slurm $release."* ]] || {
-    say "debian:$suite-slim has $version: that suite has moved on, and $here/cluster.sh names another one"
+  [[ $version == *" $release."* ]] || {
+    say "debian:$suite-slim has Slurm ${version##* }: that suite has moved on, and $here/cluster.sh names another one"
     exit 1
   }
   exec 9>&-
