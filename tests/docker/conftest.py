@@ -98,8 +98,9 @@ def make_idle(cluster: Cluster) -> None:
     def gone() -> bool:
         if not cluster.run("squeue", "--noheader").stdout:
             return True
-        cluster.run("scancel", "--partition=main,cloud", code=None)
-        cluster.run("scancel", "--partition=main,cloud", "--signal=KILL", "--full", code=None)
+        for partition in ("main", "cloud"):  # a list of them is no partition, and no error
+            cluster.run("scancel", f"--partition={partition}", code=None)
+            cluster.run("scancel", f"--partition={partition}", "--signal=KILL", "--full", code=None)
         return False
 
     try:
