@@ -102,7 +102,17 @@ def test_a_controller_that_hangs_when_it_is_asked(cluster: Cluster, alice: Perso
 )
 def test_a_controller_that_dies_after_its_answer(cluster: Cluster, alice: Person) -> None:
     """There is a job, but it cannot be read back: submit records it, says so, and exits with 0."""
-    done = submit_around(alice, "after", lambda: cluster.kill("slurmctld"), code=0)
+    name = alice.new_name()
+
+    def die_once_it_is_saved() -> None:
+        """Slurmctld answers before it has saved the job; killed in between, one of 26.05 has forgotten it."""
+        saved = ("grep", "-q", name.partition("=")[2], "/var/lib/slurmlab/state/job_state")
+        wait_until(
+            lambda: not cluster.run(*saved, host="slurmctld", code=None).returncode, 60, "it to be saved"
+        )
+        cluster.kill("slurmctld")
+
+    done = submit_around(alice, "after", die_once_it_is_saved, name, *SWEEP, shell("true"), code=0)
     (run,) = runs_of(alice)
     assert done.stdout.strip() == run
     assert f"submitted job {alice.job_of(run)} with 3 points" in done.stderr
