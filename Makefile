@@ -28,16 +28,12 @@ demo: ## From nothing to a preempted, requeued, finished run on a real Slurm (in
 test: $(VENV)/.ready ## Unit tests, and the lab tests on a real Slurm of their own (under CI a missing Slurm fails)
 	$(BIN)/python -m pytest
 
-# The hooks run on bare nodes, whose Python may be as old as RHEL 9's.
-ON_NODES := slurmkit/hooks slurmkit/errors.py slurmkit/paths.py slurmkit/runtime/records.py
-
 .PHONY: check
 check: $(VENV)/.ready ## Lint, format, types, and the oldest Python that the code would run on
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	@$(BIN)/vermin --no-tips --violations --target=3.10- slurmkit trainer
-	@$(BIN)/vermin --no-tips --violations --target=3.9- $(ON_NODES)
 
 # Of Slurm, for what runs in containers: 22.05, 24.11 or 26.05; test-docker also takes all.
 SLURM ?= 22.05

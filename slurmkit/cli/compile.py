@@ -36,7 +36,7 @@ def compile_command(
         snapshot = open_client().snapshot()
     except NoCommandError as error:  # a laptop: the script is for another machine
         snapshot = None
-        note(f"not checked against any cluster: {error}")
+        note(f"not checked against any cluster: {error}; it may be refused there\n  hint: {error.hint}")
     plan = compile_job(experiment, snapshot, Place(cwd=str(Path.cwd())))
     if as_json:
         print_json(

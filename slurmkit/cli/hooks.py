@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,16 +16,19 @@ from slurmkit.errors import SlurmkitError, SlurmUnavailableError
 if TYPE_CHECKING:
     from slurmkit.hooks.advice import Site
     from slurmkit.hooks.install import Installed
+    from slurmkit.hooks.status import Status
 
 _DEFAULT = "/etc/slurm/slurmkit"
 
 
 def _absolute(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    from slurmkit.hooks.safe import plain  # noqa: PLC0415 - only where a path was typed
+
     del ctx, option
     # Nor a variable that was empty: slurmd has no current folder of yours.
     if value is not None and not value.startswith("/"):
         raise click.BadParameter(f"{value!r} is no absolute path, such as {_DEFAULT}")
-    return value if value is None else os.path.normpath(value)
+    return value if value is None else plain(value)
 
 
 _dir = click.option(
@@ -63,7 +65,8 @@ def install_command(folder: str, state_dir: str | None, *, dry_run: bool, force:
             f"--dir: slurm.conf has {pattern}, and every file there that is no hook would drain its node",
             f"name a folder that no pattern of slurm.conf matches, such as --dir {_DEFAULT}",
         )
-    done = install(place, state_dir, force=force, dry_run=dry_run)
+    uid = site.slurmd_uid if site else 0
+    done = install(place, state_dir, force=force, dry_run=dry_run, slurmd_uid=uid)
     _tell(place, done, dry_run=dry_run)
     if site:
         _advise(site, place)
@@ -77,7 +80,7 @@ def _ask() -> tuple[Site | None, str]:
     from slurmkit.hooks.advice import read_site  # noqa: PLC0415
 
     try:
-        config = open_client().snapshot().config
+        config = open_client().config()
     except SlurmkitError as error:
         return None, error.message
     return read_site(config.options, config.release), ""
@@ -93,6 +96,8 @@ def _tell(folder: Path, done: Installed, *, dry_run: bool) -> None:
         note(f"{folder} is up to date")
     for hook, took in done.took.items():
         note(f"tried {hook}: exited 0 in {took:.0f} ms")
+    for what, remedy in done.kept_out:
+        note(f"{what}; mend it with: {remedy}")
     note(f"records: {done.state_dir}/NODE/jobs.jsonl; do the same on every node that does not share {folder}")
 
 
@@ -100,7 +105,11 @@ def _advise(site: Site, folder: Path) -> None:
     from slurmkit.hooks.advice import advise  # noqa: PLC0415
     from slurmkit.hooks.running import running  # noqa: PLC0415
 
-    advice = advise(site, folder, running(site, folder))
+    uses = running(site, folder)
+    advice = advise(site, folder, uses)
+    for hook, use in uses.items():
+        if use.runs:
+            note(f"{hook} runs by {use.where}")
     for text in advice.notes:
         note(text)
     if advice.lines:
@@ -129,7 +138,7 @@ def uninstall_command(folder: str, *, force: bool) -> None:
 
     The records stay. A Prolog that slurm.conf names and nobody finds drains every node that gets a job.
     """
-    from slurmkit.hooks import install, running  # noqa: PLC0415
+    from slurmkit.hooks.install import uninstall  # noqa: PLC0415
 
     place = Path(folder)
     site, why = _ask()
@@ -138,14 +147,9 @@ def uninstall_command(folder: str, *, force: bool) -> None:
             f"whether slurm.conf still names the hooks in {place} is not known: {why}",
             "where no slurm.conf of any node names them, say so with --force",
         )
-    named = [hook for hook, runs in running.running(site, place).items() if runs] if site else []
-    if site and named:
-        paths = ", ".join(f"{hook.capitalize()}={path}" for hook in named for path in site.hooks[hook])
-        raise SlurmkitError(
-            f"Slurm still runs the hooks in {place} ({paths}): without them it would drain every node that gets a job",
-            "take them out of slurm.conf, or of the script that calls them, run scontrol reconfigure, and try again",
-        )
-    done = install.uninstall(place)
+    if site:
+        _refuse_used(site, place)
+    done = uninstall(place)
     for name in done.kept:
         note(f"kept {place / name}: it is not what slurmkit put there")
     note(
@@ -153,6 +157,24 @@ def uninstall_command(folder: str, *, force: bool) -> None:
     )
     if done.state_dir.is_dir():
         note(f"the records stay in {done.state_dir}")
+
+
+def _refuse_used(site: Site, folder: Path) -> None:
+    """Keep what slurmd runs, and what it may run."""
+    from slurmkit.hooks.running import running  # noqa: PLC0415
+
+    found = [use for use in running(site, folder).values() if use.where]
+    if found:
+        how = (
+            "Slurm still runs"
+            if any(use.runs for use in found)
+            else "it cannot be said that Slurm runs no more"
+        )
+        raise SlurmkitError(
+            f"{how} the hooks in {folder} ({', '.join(use.where for use in found)}): without them it would drain every"
+            " node that gets a job",
+            "take them out of slurm.conf, or of the script that names them, run scontrol reconfigure, and try again",
+        )
 
 
 @hooks_command.command("status")
@@ -171,19 +193,35 @@ def status_command(folder: str, *, as_json: bool) -> int:
     if as_json:
         print_json(found.as_json())
     else:
-        rows = [("file", item.name, item.state) for item in found.files]
-        runs = found.runs or {}
-        rows += [("slurm.conf", hook, "runs" if on else "does not run") for hook, on in runs.items()]
-        rows += [("record", item.node, _when(item.time)) for item in found.records]
-        print_rows(("OF", "NAME", "STATE"), rows)
-    for trouble in found.troubles:
-        note(trouble)
+        _show(found)
+    _say(found)
     if site is None:
         note(f"what slurm.conf has is not known: {why}")
     if found.troubles:
-        note(f"mend it with: slurmkit hooks install{'' if folder == _DEFAULT else f' --dir {folder}'}")
         return 1
     return 0 if site else SlurmUnavailableError.exit_code
+
+
+def _show(found: Status) -> None:
+    said = {True: "runs", False: "does not run", None: "is mentioned"}
+    rows = [("file", item.name, item.state) for item in found.files]
+    for hook, use in (found.uses or {}).items():
+        rows.append(("slurm.conf", hook, said[use.runs] + (f" ({use.where})" if use.where else "")))
+    rows += [("record", item.node, _when(item.time)) for item in found.records]
+    print_rows(("OF", "NAME", "STATE"), rows)
+
+
+def _say(found: Status) -> None:
+    """Each trouble with its remedy; that of those which install mends once, at the end."""
+    from slurmkit.hooks.status import INSTALL  # noqa: PLC0415
+
+    command = INSTALL if str(found.folder) == _DEFAULT else f"{INSTALL} --dir {found.folder}"
+    for text in found.notes:
+        note(text)
+    for what, remedy in found.troubles:
+        note(what if remedy == INSTALL else f"{what}; {remedy.replace(INSTALL, command)}")
+    if any(remedy == INSTALL for _, remedy in found.troubles):
+        note(f"mend it with: {command}")
 
 
 def _when(seconds: int | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from slurmkit.cluster.model import ClusterSnapshot
+    from slurmkit.cluster.model import ClusterConfig, ClusterSnapshot
 
 __all__ = ["SlurmClient", "open_client"]
 
@@ -20,6 +20,10 @@ class SlurmClient(Protocol):
 
     def snapshot(self) -> ClusterSnapshot:
         """Nodes, partitions, fabric and settings, read now."""
+        ...
+
+    def config(self) -> ClusterConfig:
+        """The settings alone, read now: a node that asks only for these costs slurmctld next to nothing."""
         ...
 
     def cluster(self) -> str:

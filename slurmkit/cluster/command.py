@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from slurmkit.cluster import parse
-from slurmkit.cluster.model import ClusterSnapshot
+from slurmkit.cluster.model import ClusterConfig, ClusterSnapshot
 from slurmkit.errors import NoCommandError, SlurmRefusedError, SlurmUnavailableError
-from slurmkit.runtime.silence import has_no_conf, is_unreachable, tries_again
+from slurmkit.runtime.silence import has_no_conf, is_unreachable, told, tries_again
 
 __all__ = ["CommandClient", "Runner", "WhileFull", "clean_environ", "run_slurm", "unavailable"]
 
@@ -95,7 +95,8 @@ def run_slurm(
     except FileNotFoundError as error:
         raise NoCommandError(
             f"{argv[0]} is not installed here, so no Slurm cluster can be asked",
-            f"run this on a login node, install Slurm's client commands (Debian: slurm-client), or start one: {_START_A_LAB}",
+            "on a login node they may be in a module (module load slurm); elsewhere install Slurm's client commands "
+            f"(Debian: slurm-client), or start a cluster: {_START_A_LAB}",
         ) from error
     except subprocess.TimeoutExpired as error:
         raise SlurmUnavailableError(
@@ -173,14 +174,14 @@ class CommandClient:
             SlurmRefusedError: if it said no.
         """
         code, out, err = self._run(argv)
-        if not code:
+        if not code and not is_unreachable(err):  # sacct and scancel end with 0 where they asked nobody
             return out
         said = err.strip() or out.strip()
         if unless and unless in said:
             return ""
         if code < 0 or is_unreachable(said):
             raise unavailable(said or f"signal {-code} ended {argv[0]}")
-        words = " ".join(said.splitlines()) or f"exit code {code}"
+        words = told(said) or f"exit code {code}"
         raise SlurmRefusedError(f"{argv[0]} was refused: {words}", hint or f"see it with: {shlex.join(argv)}")
 
     def _answers(self) -> None:
@@ -219,10 +220,14 @@ class CommandClient:
             fabric=parse.parse_fabric(parse.parse_records(topology)),
         )
 
+    def config(self) -> ClusterConfig:
+        """See ``SlurmClient.config``."""
+        self._answers()
+        return parse.parse_config(self._ask("scontrol", "show", "config"))
+
     def cluster(self) -> str:
         """See ``SlurmClient.cluster``."""
-        self._answers()
-        return parse.parse_config(self._ask("scontrol", "show", "config")).cluster
+        return self.config().cluster
 
     def job_of(self, script: str) -> str | None:
         """See ``SlurmClient.job_of``."""
@@ -265,7 +270,7 @@ class CommandClient:
         shown = ("--allocations", "--noheader", "--parsable2", jobs, form)
         try:
             out = self._ask("sacct", *shown, unless="accounting storage is disabled")
-        except SlurmUnavailableError:  # sacct is not installed, or its slurmdbd is away
+        except NoCommandError:
             return []
         return [dict(zip(_HISTORY_FIELDS, line.split("|"), strict=False)) for line in out.splitlines()]
 

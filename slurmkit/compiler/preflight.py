@@ -6,6 +6,8 @@ import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
 from slurmkit.compiler.finding import Finding, Verdict, doubted
 from slurmkit.compiler.gres import asked_gres, gres_findings, mixed_gres
 from slurmkit.units import (
@@ -171,6 +173,7 @@ def _node_findings(
     experiment: Experiment, snapshot: ClusterSnapshot, partition: Partition, nodes: Sequence[Node]
 ) -> Iterator[Finding]:
     yield from _nodes(experiment, partition, nodes)
+    yield from _named_nodes(experiment, nodes)
     yield from _node_size(experiment, partition, nodes)
     unread = next((node for node in nodes if node.unread_gres), None)
     gres = gres_findings(experiment, partition, nodes)
@@ -242,6 +245,29 @@ def _nodes(experiment: Experiment, partition: Partition, nodes: Sequence[Node]) 
             f"1 to {usable} now" if usable else "none now",
             ("resources.nodes", str(usable)) if usable else None,
             "the job waits until they are back; see why they are not with: sinfo --list-reasons",
+        )
+
+
+def _named_nodes(experiment: Experiment, nodes: Sequence[Node]) -> Iterator[Finding]:
+    """The nodes that are asked for by name: the job gets all of them, or waits."""
+    asked = experiment.resources.nodelist or ""
+    if "/" in asked:  # a file of names
+        return
+    try:
+        named = NodeSet(asked, resolver=RESOLVER_NOGROUP)
+    except NodeSetException:  # sbatch says what is wrong with it
+        return
+    unfit = named & NodeSet.fromlist(
+        (node.name for node in nodes if not node.usable), resolver=RESOLVER_NOGROUP
+    )
+    if unfit:
+        yield Finding(
+            "nodelist.usable",
+            Verdict.NOT_NOW,
+            "resources.nodelist",
+            f"got {asked}; {unfit} {'are' if len(unfit) > 1 else 'is'} down or drained",
+            "nodes that are up",
+            advice="the job waits until they are back; see why they are not with: sinfo --list-reasons",
         )
 
 

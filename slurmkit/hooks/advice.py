@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from shlex import quote
@@ -12,17 +14,19 @@ from slurmkit.hooks.files import HOOKS, SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from slurmkit.hooks.running import Use
+
 __all__ = ["Advice", "Site", "advise", "is_pattern", "read_site", "swept"]
 
 #: From this release on every Prolog line counts; before, only the last one.
 _SEVERAL_SINCE = (24, 5)
 #: Flags of the Prolog that bring Alloc with them.
 _ALLOC = frozenset({"alloc", "contain", "deferbatch", "forcerequeueonfail", "nohold", "runinjob", "x11"})
-_TIMEOUTS = ("PrologEpilogTimeout", "PrologTimeout", "EpilogTimeout")
+_TIMEOUT_OF_BOTH = "PrologEpilogTimeout"
 _UNSET_TIMEOUT = 65534  # Slurm's way to write none at all
 _MESSAGE_TIMEOUT = 10
 _TIMEOUT = 8
-_NEW_NAME = "zz-slurmkit"  # slurmd goes from z to a, and what fails ends the row: ours never does
+_NEW_NAME = "zz-slurmkit-"  # slurmd goes from z to a, and what fails ends the row: ours never does
 
 
 class Site(NamedTuple):
@@ -31,16 +35,18 @@ class Site(NamedTuple):
     Attributes:
         hooks: the paths and patterns that slurm.conf names, by ``prolog`` and ``epilog``.
         flags: PrologFlags.
-        timed: whether hooks are ended at some time.
+        untimed: those of ``prolog`` and ``epilog`` that nothing ends, however long they take.
         message_timeout: seconds.
         release: of Slurm, such as ``(22, 5, 8)``.
+        slurmd_uid: of SlurmdUser, as whom the hooks run and write.
     """
 
     hooks: Mapping[str, tuple[str, ...]]
     flags: tuple[str, ...]
-    timed: bool
+    untimed: tuple[str, ...]
     message_timeout: int
     release: tuple[int, ...]
+    slurmd_uid: int
 
 
 class Advice(NamedTuple):
@@ -70,13 +76,21 @@ def read_site(options: Mapping[str, str], release: tuple[int, ...]) -> Site:
         named = [value for name, value in known.items() if name == key or name.startswith(f"{key}[")]
         hooks[hook] = tuple(str(base / path) for path in named)
     seconds = known.get("MessageTimeout", "").split(" ")[0]
+    user = re.search(r"\((\d+)\)$", known.get("SlurmdUser", ""))  # as in slurm(64030)
+    ends = {key for key, value in known.items() if value.isdecimal() and int(value) < _UNSET_TIMEOUT}
     return Site(
         hooks=hooks,
         flags=tuple(filter(None, known.get("PrologFlags", "").split(","))),
-        timed=any(known.get(key, "").isdecimal() and int(known[key]) < _UNSET_TIMEOUT for key in _TIMEOUTS),
+        untimed=tuple(hook for hook in HOOKS if not ends & {_TIMEOUT_OF_BOTH, _timeout_of((hook,))}),
         message_timeout=int(seconds) if seconds.isdecimal() else _MESSAGE_TIMEOUT,
         release=release,
+        slurmd_uid=int(user[1]) if user else 0,
     )
+
+
+def _timeout_of(hooks: Sequence[str]) -> str:
+    """The setting that ends these; the one for a single hook is there from 25.05 on."""
+    return _TIMEOUT_OF_BOTH if len(hooks) > 1 else f"{hooks[0].capitalize()}Timeout"
 
 
 def is_pattern(path: str) -> bool:
@@ -85,11 +99,16 @@ def is_pattern(path: str) -> bool:
 
 
 def swept(site: Site, folder: Path) -> str:
-    """The pattern of slurm.conf that would run files of ours which are no hook, and so drain nodes; or nothing."""
+    """The pattern of slurm.conf that would run files of ours which are no hook, and so drain nodes; or nothing.
+
+    Links on the way to either are followed on this machine.
+    """
+    places = {folder, Path(os.path.realpath(folder))}
     for hook, paths in site.hooks.items():
         others = ("record.bash", SETTINGS, *(name for name in HOOKS if name != hook))
         for pattern in filter(is_pattern, paths):
-            if any(_matches(folder / name, Path(pattern)) for name in others):
+            spelled = {Path(pattern), Path(os.path.realpath(pattern))}
+            if any(_matches(at / name, path) for at in places for name in others for path in spelled):
                 return f"{hook.capitalize()}={pattern}"
     return ""
 
@@ -99,62 +118,74 @@ def _matches(path: Path, pattern: Path) -> bool:
     return len(path.parts) == len(pattern.parts) and all(map(fnmatchcase, path.parts, pattern.parts))
 
 
-def advise(site: Site, folder: Path, running: Mapping[str, bool]) -> Advice:
+def advise(site: Site, folder: Path, uses: Mapping[str, Use]) -> Advice:
     """Decide what is to be added to slurm.conf, and what is to be done beside it.
 
     Args:
         site: what it says now.
         folder: where the hooks are.
-        running: of ``prolog`` and ``epilog``, whether slurmd runs it already, in whatever way.
+        uses: of ``prolog`` and ``epilog``, how the site has it run already.
     """
     lines: list[str] = []
     notes: list[str] = []
-    own = False
     for hook in HOOKS:
-        ours = folder / hook
-        theirs = [path for path in site.hooks[hook] if path != str(ours)]
-        own = own or bool(theirs)
-        if running[hook]:
-            continue
-        if not theirs or site.release >= _SEVERAL_SINCE:
-            lines.append(f"{hook.capitalize()}={ours}")
-        else:
-            _beside(ours, theirs[-1], lines, notes)
-    _flags(site.flags, lines, notes)
-    if not site.timed:
-        seconds = max(1, min(_TIMEOUT, site.message_timeout - 2))
-        timeout = f"PrologEpilogTimeout={seconds}"
-        if own:
+        use = uses[hook]
+        line = f"{hook.capitalize()}={folder / hook}"
+        if use.runs is None:
             notes.append(
-                f"no hook of this site is ever ended: set {timeout} or more, if each of yours ends within it"
+                f"whether slurmd runs {folder / hook} is for you to say ({use.where}): slurm.conf needs a {line} of its"
+                " own, or that script a call of its whole path, unless it runs it"
             )
-        else:
-            lines.append(timeout)
+        elif not use.runs and (not use.others or site.release >= _SEVERAL_SINCE):
+            lines.append(line)
+        elif not use.runs:
+            _beside(folder / hook, use.others[-1], site, lines, notes)
+    _flags(site.flags, lines, notes)
+    if site.untimed:
+        _timeout(site, own=any(uses[hook].others for hook in site.untimed), lines=lines, notes=notes)
     return Advice(tuple(lines), tuple(notes))
 
 
-def _beside(ours: Path, theirs: str, lines: list[str], notes: list[str]) -> None:
+def _timeout(site: Site, *, own: bool, lines: list[str], notes: list[str]) -> None:
+    """An end for hooks that have none; it would cut a longer one of the site's short."""
+    seconds = max(1, min(_TIMEOUT, site.message_timeout - 2))
+    timeout = f"{_timeout_of(site.untimed)}={seconds}"
+    which = " or ".join(hook.capitalize() for hook in site.untimed)
+    if own:
+        notes.append(
+            f"no {which} of this site is ever ended: set {timeout} or more, if each of yours ends within it"
+        )
+    else:
+        lines.append(timeout)
+
+
+def _beside(ours: Path, theirs: str, site: Site, lines: list[str], notes: list[str]) -> None:
     """How our hook goes beside one of the site's, in a folder that slurm.conf names as a pattern."""
     setting = ours.name.capitalize()
     always = f"{ours}\\nexit 0"  # also should it be gone one day: what exits otherwise drains the node
     if is_pattern(theirs):
-        name = Path(theirs).name.replace("*", _NEW_NAME, 1).replace("*", "")
+        name = Path(theirs).name.replace("*", f"{_NEW_NAME}{ours.name}", 1).replace("*", "")
         if is_pattern(name):
-            name = "A-NAME-THAT-MATCHES"
+            name = f"A-NAME-THAT-MATCHES-FOR-{ours.name.upper()}"
+        other = next(hook for hook in HOOKS if hook != ours.name)
+        if theirs in site.hooks[other]:  # both hooks run all of it: each passes over what is for the other
+            always = f'[ "$SLURM_SCRIPT_CONTEXT" = {other}_slurmd ] || {always}'
         notes.append(
             f"slurm.conf has {setting}={theirs}: put ours there, on every node, with\n"
             f"{_script(always, Path(theirs).parent / name)}"
         )
         return
-    place = Path(theirs).parent / f"{ours.name}.d"
+    # A name that only we give: what is in a folder of the site may be anything, and a script may run all of it.
+    place = Path(theirs).parent / f"slurmkit-{ours.name}.d"
     lines.append(f"{setting}={place}/*")
     notes.append(
         f"slurm.conf has {setting}={theirs}, and before Slurm 24.05 only one line counts: make a folder for both, on every"
-        f" node and before slurm.conf names it, with\n"
-        f"  mkdir {place}\n"
-        f"{_script(f'exec {theirs}', place / 'site')}\n"
-        f"{_script(always, place / _NEW_NAME)}\n"
-        f"and replace the line of slurm.conf: every file there has to be executable"
+        f" node (a shared one once) and before slurm.conf names it, with\n"
+        f"  mkdir -m 755 {place} &&\n"
+        f"{_script(f'exec {theirs}', place / 'site')} &&\n"
+        f"{_script(always, place / f'{_NEW_NAME}{ours.name}')}\n"
+        f"and replace the line of slurm.conf. Where {place} exists, mkdir refuses, and nothing else is done: slurmd would"
+        f" run every file there, so look at what is in it, and remove it first"
     )
 
 

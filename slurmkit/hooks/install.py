@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-import time
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,12 +36,14 @@ class Installed(NamedTuple):
         changed: the files that were written, in order; empty where all was up to date.
         made: the folders that were made.
         took: the milliseconds of each hook when it was tried; empty where nothing was.
+        kept_out: why SlurmdUser cannot run them, or write its records, each with the command that mends it.
     """
 
     state_dir: Path
     changed: tuple[str, ...]
     made: tuple[Path, ...]
     took: dict[str, float]
+    kept_out: tuple[tuple[str, str], ...]
 
 
 class Removed(NamedTuple):
@@ -64,7 +66,14 @@ class _Write(NamedTuple):
     mode: int
 
 
-def install(folder: Path, state_dir: str | None, *, force: bool = False, dry_run: bool = False) -> Installed:
+def install(
+    folder: Path,
+    state_dir: str | None,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    slurmd_uid: int = 0,
+) -> Installed:
     """Install the hooks, or bring them up to this version.
 
     Every file is written beside its place, the hooks are run there, and only then all are renamed into place.
@@ -75,17 +84,18 @@ def install(folder: Path, state_dir: str | None, *, force: bool = False, dry_run
         state_dir: where the hooks shall write, an absolute path; None keeps what the settings there say.
         force: whether to replace files that somebody edited.
         dry_run: whether to say only what would be done.
+        slurmd_uid: of SlurmdUser, who may own the folder of the records: a new one becomes its own.
 
     Raises:
         UsageError: if a path is not one that Slurm can read.
         SlurmkitError: if others could change the files, a file is not ours, a hook fails, or the system refuses.
     """
     with safe.told("nothing was changed"):
-        safe.check_folder(folder, "--dir")
+        safe.check_folder(folder, "--dir", safe.RUN)
         settings = with_state_dir(files.text_of(folder), state_dir)
         state = Path(read_settings(settings).state_dir)
         named = "--state-dir" if state_dir or not settings else f"STATE_DIR in {folder / files.SETTINGS}"
-        safe.check_folder(state, named)
+        safe.check_folder(state, named, safe.WRITTEN, slurmd_uid)
         safe.check_bash()
         _refuse_edited(folder, force=force)
         writes = _plan(folder, settings)
@@ -93,10 +103,13 @@ def install(folder: Path, state_dir: str | None, *, force: bool = False, dry_run
         took: dict[str, float] = {}
         if not dry_run and (writes or missing):
             with _umask(), _made(folder, state):
+                if state in missing and os.geteuid() == 0:
+                    os.chown(state, slurmd_uid, -1, follow_symlinks=False)
                 took = _put(folder, writes, settings) if writes else {}
+        kept_out = () if dry_run else tuple(safe.kept_out(folder, state, slurmd_uid))
         if not dry_run:
             _sweep(folder, _DEAD)
-        return Installed(state, tuple(write.name for write in writes), missing, took)
+        return Installed(state, tuple(write.name for write in writes), missing, took, kept_out)
 
 
 def _refuse_edited(folder: Path, *, force: bool) -> None:
@@ -154,37 +167,42 @@ def _put(folder: Path, writes: Sequence[_Write], settings: str) -> dict[str, flo
         for write in writes:
             write_atomic(staging / write.name, write.content, write.mode)
         took = try_hooks(trial, trial)
-        _rename(staging, folder, [write.name for write in writes])
+        shutil.rmtree(trial)  # the room that putting an old file back may need
+        _rename(staging, folder, writes)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return took
 
 
-def _rename(staging: Path, folder: Path, names: Sequence[str]) -> None:
+def _rename(staging: Path, folder: Path, writes: Sequence[_Write]) -> None:
     """Move all files into place; if one cannot be moved, those before it are again what they were."""
-    saved, begun = staging / "saved", []
-    saved.mkdir()
+    old: dict[str, _Write | None] = {}
     try:
-        for name in names:
-            _save(folder / name, saved / name)
-            begun.append(name)
-            (staging / name).replace(folder / name)
+        for write in writes:
+            old[write.name] = _read(folder / write.name)
+            (staging / write.name).replace(folder / write.name)
         fsync_dir(folder)
     except BaseException:
-        for name in reversed(begun):
-            if (saved / name).exists():
-                (saved / name).replace(folder / name)
-            elif not (staging / name).exists():  # it was moved
-                (folder / name).unlink()
+        for write in reversed(writes[: len(old)]):
+            _put_back(folder / write.name, old[write.name], moved=not (staging / write.name).exists())
         raise
 
 
-def _save(file: Path, saved: Path) -> None:
-    """Keep a second name of a file, if it is there."""
-    while file.exists() and not saved.exists():
-        # Not found although it exists: the install of another node has just replaced it.
-        with contextlib.suppress(FileNotFoundError):
-            os.link(file, saved)
+def _put_back(file: Path, old: _Write | None, *, moved: bool) -> None:
+    if not moved:
+        return
+    if old:
+        write_atomic(file, old.content, old.mode)
+    else:
+        file.unlink(missing_ok=True)
+
+
+def _read(file: Path) -> _Write | None:
+    """A file as it is, to be written again; None where there is none. Ours have some 4 kB."""
+    try:
+        return _Write(file.name, file.read_bytes(), stat.S_IMODE(file.stat().st_mode))
+    except FileNotFoundError:
+        return None
 
 
 def uninstall(folder: Path) -> Removed:
@@ -193,11 +211,12 @@ def uninstall(folder: Path) -> Removed:
     The records of the hooks stay where they are.
 
     Args:
-        folder: where the hooks are.
+        folder: where the hooks are; over a link, it is the place that it leads to.
 
     Raises:
         SlurmkitError: if the system refuses.
     """
+    folder = Path(os.path.realpath(folder))
     with safe.told("what is gone is gone; do it again for the rest"):
         before = files.known(folder)
         state = Path(read_settings(files.text_of(folder)).state_dir)
@@ -222,11 +241,23 @@ def _is_ours(folder: Path, item: files.Item, before: dict[str, str]) -> bool:
 
 
 def _sweep(folder: Path, age: float) -> None:
-    """Remove what killed installs left, at least so many seconds ago."""
-    for staging in folder.glob(f"{_STAGING}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - staging.lstat().st_mtime >= age:
+    """Remove what killed installs left, at least so many seconds ago by the clock of the disk that has it."""
+    found = list(folder.glob(f"{_STAGING}*"))
+    with contextlib.suppress(OSError):  # also where its own install removes one this very moment
+        now = _clock_of(folder) if found else 0
+        for staging in found:
+            if now - staging.lstat().st_mtime >= age:
                 shutil.rmtree(staging, ignore_errors=True)
+
+
+def _clock_of(folder: Path) -> float:
+    """What the file server's clock says, which need not be ours. Named so that a later sweep takes it too."""
+    probe = folder / f"{_STAGING}{secrets.token_hex(4)}"
+    probe.mkdir()
+    try:
+        return probe.lstat().st_mtime
+    finally:
+        probe.rmdir()
 
 
 @contextlib.contextmanager

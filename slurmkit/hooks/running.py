@@ -1,9 +1,8 @@
-"""Whether slurmd runs our hooks, in whatever way the site has them called; and when they last did."""
+"""Whether slurmd runs our hooks, in whatever way the site has them called: by name, by a pattern, by a script."""
 
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 from pathlib import Path
@@ -12,75 +11,130 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmkit.hooks.files import HOOKS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from slurmkit.hooks.advice import Site
 
-__all__ = ["Record", "last_records", "running"]
+__all__ = ["Use", "running"]
 
 _MOST_OF_A_SCRIPT = 1 << 18
-_TAIL = 8192
+_MOST_OF_A_LINE = 120
+#: A whole path: what is glued to a variable, or to anything else, is none.
+_PATH = re.compile(rb"""(?:^|(?<=[\s=:;&|(<>`])|(?<=[\s=:;&|(<>`]["'])|(?<=^["']))/[\w./+@-]*""")
+_COMMENT = re.compile(rb"(?:^|\s)#")
+#: Where a command ends, and the next one begins.
+_END = re.compile(rb"[;&|(){}`!]")
+#: What may stand before a command without making an argument of it.
+_BEFORE = re.compile(
+    rb"\s*(?:(?:(?:/\S*/)?(?:exec|command|time|nice|nohup|env|timeout|(?:ba|da|k|z)?sh)"
+    rb"|if|elif|while|until|then|else|do|source|\.|-\S+|\d+[smhd]?|\w+=\S*)\s+)*"
+)
 
 
-class Record(NamedTuple):
-    """The last thing that the hooks wrote of a node; ``time`` in seconds since the epoch, None where unread."""
+class Use(NamedTuple):
+    """How the site uses one of our hooks.
 
-    node: str
-    time: int | None
-    event: str
-    job: int | None
+    Attributes:
+        runs: whether slurmd runs it; None where something mentions it, and only a person can say.
+        where: what that rests on, such as ``/etc/slurm/prolog.sh:3: /etc/slurm/slurmkit/prolog``; empty for no.
+        others: the paths and patterns of slurm.conf that are not just this hook.
+    """
+
+    runs: bool | None
+    where: str
+    others: tuple[str, ...]
 
 
-def running(site: Site, folder: Path) -> dict[str, bool]:
-    """Whether slurm.conf has each hook run: by name, by a pattern, or by a script of the site that calls it.
+class _Hook(NamedTuple):
+    path: str
+    folder: str
+    tail: re.Pattern[bytes]  # the end of its path, whatever is before
+
+
+def running(site: Site, folder: Path) -> dict[str, Use]:
+    """How slurm.conf has each hook run: by name, by a pattern, or by a script of the site that calls it.
 
     Args:
         site: its settings.
-        folder: where the hooks are, on this machine.
+        folder: where the hooks are, on this machine; also over a link.
     """
-    return {hook: any(_runs(path, folder / hook) for path in site.hooks[hook]) for hook in HOOKS}
+    return {hook: _use(hook, site.hooks[hook], os.path.realpath(folder)) for hook in HOOKS}
 
 
-def _runs(named: str, hook: Path) -> bool:
-    if named == str(hook):
-        return True
-    return any(os.path.realpath(path) == str(hook) or _calls(Path(path), hook) for path in glob.glob(named))  # noqa: PTH207 - as glob(3)
+def _use(name: str, named: tuple[str, ...], folder: str) -> Use:
+    tail = re.compile(re.escape(os.fsencode(f"{Path(folder).name}/{name}")) + rb"(?![\w./+@-])")
+    hook = _Hook(f"{folder}/{name}", folder, tail)
+    found = [use for path in named for use in _uses(path, hook)]
+    runs = [where for sure, where in found if sure]
+    others = tuple(path for path in named if not _is(path, hook.path))
+    where = next(iter(runs or [where for _, where in found]), "")
+    return Use(bool(runs) or (None if found else False), where, others)
 
 
-def _calls(script: Path, hook: Path) -> bool:
-    """Whether a line of a script, which is no comment, has the path of the hook, or that of its folder."""
+def _uses(named: str, hook: _Hook) -> Iterator[tuple[bool, str]]:
+    """Each use by what slurm.conf names: whether it is a sure one, and where it is."""
+    setting = f"slurm.conf: {Path(hook.path).name.capitalize()}={named}"
+    if _is(named, hook.path):  # also where the file is gone
+        yield True, setting
+        return
+    for path in glob.glob(named):  # noqa: PTH207 - as glob(3)
+        if _is(path, hook.path):
+            yield True, setting
+        else:
+            yield from _calls(Path(path), hook)
+
+
+def _is(path: str, hook: str) -> bool:
+    """Whether a path is the hook, over whatever links; the hook may be a link itself."""
+    real = os.path.realpath
+    return hook in {real(path), os.path.join(real(os.path.dirname(path)), os.path.basename(path))}  # noqa: PTH118, PTH119, PTH120
+
+
+def _calls(script: Path, hook: _Hook) -> Iterator[tuple[bool, str]]:
+    """Each line of a script of the site that has to do with the hook."""
     try:
         if not script.is_file():  # a pipe would have us wait
-            return False
+            return
         with script.open("rb") as file:
-            text = file.read(_MOST_OF_A_SCRIPT)
-    except OSError:
-        return False
-    folder, name = re.escape(os.fsencode(hook.parent)), re.escape(os.fsencode(hook.name))
-    return bool(re.search(rb"(?m)^[^#\n]*" + folder + rb"(?:/|/" + name + rb")?(?![\w./+@-])", text))
+            lines = file.read(_MOST_OF_A_SCRIPT).split(b"\n")
+    except OSError as error:
+        yield False, f"{script} cannot be read: {error.strerror}"
+        return
+    for number, line in enumerate(lines, 1):
+        # An argument on a line of its own is no command.
+        before = b"continued " if number > 1 and lines[number - 2].endswith(b"\\") else b""
+        sure = _called(before + _uncommented(line), hook)
+        if sure is not None:
+            text = line.decode(errors="replace").strip()[:_MOST_OF_A_LINE]
+            yield sure, f"{script}:{number}: {''.join(filter(str.isprintable, text))}"
 
 
-def last_records(state_dir: Path) -> list[Record]:
-    """The last record of each node whose records are here; only the end of each file is read.
-
-    Args:
-        state_dir: where the hooks write. It need not exist.
-    """
-    folders = sorted(state_dir.iterdir()) if state_dir.is_dir() else []
-    return [_last(folder) for folder in folders if (folder / "jobs.jsonl").is_file()]
+def _uncommented(line: bytes) -> bytes:
+    """A line up to its comment. What may be in a string, as far as quotes tell, is none."""
+    starts = (match.start() for match in _COMMENT.finditer(line))
+    return line[: next((start for start in starts if _is_plain(line[:start])), len(line))]
 
 
-def _last(folder: Path) -> Record:
-    with (folder / "jobs.jsonl").open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        lines = file.read().splitlines()
-    records = (_record(folder.name, line) for line in reversed(lines))
-    return next(filter(None, records), Record(folder.name, None, "", None))
+def _is_plain(before: bytes) -> bool:
+    return not (before.count(b'"') % 2 or before.count(b"'") % 2)
 
 
-def _record(node: str, line: bytes) -> Record | None:
-    """A line of the hooks; None where it is torn, or not theirs."""
-    try:
-        found = json.loads(line)
-        return Record(node, int(found["time"]), str(found["event"]), found["job"])
-    except (ValueError, KeyError, TypeError):
-        return None
+def _called(line: bytes, hook: _Hook) -> bool | None:
+    """Whether a line calls the hook; False where it only mentions it, None where it does not even that."""
+    answers: set[bool] = set()
+    for match in _PATH.finditer(line):
+        path = os.fsdecode(match[0])
+        if _is(path, hook.path):
+            answers.add(_is_command(line[: match.start()]))
+        elif os.path.realpath(path) == hook.folder:
+            answers.add(False)
+    if hook.tail.search(_PATH.sub(b" ", line)):
+        answers.add(False)
+    return max(answers, default=None)
+
+
+def _is_command(before: bytes) -> bool:
+    """Whether a word after this text is a command, and no argument, no value and no part of a string."""
+    if before.endswith((b'"', b"'")):
+        before = before[:-1]
+    return _is_plain(before) and bool(_BEFORE.fullmatch(_END.split(before)[-1]))

@@ -9,17 +9,30 @@ import pwd
 import re
 import stat
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import MissingProgramError, SlurmkitError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-__all__ = ["BASH", "check_bash", "check_folder", "foreign_hands", "told"]
+__all__ = [
+    "BASH",
+    "RUN",
+    "WRITTEN",
+    "check_bash",
+    "check_folder",
+    "foreign_hands",
+    "kept_out",
+    "plain",
+    "told",
+]
 
 BASH = "/bin/bash"
+#: What another could do to a folder of hooks, and to one of records.
+RUN = "could replace what slurmd runs at every job"
+WRITTEN = "could lead elsewhere what slurmd writes at every job"
 
 _OLDEST_BASH = (4, 2)
 #: What slurm.conf takes unquoted, and slurmd's glob(3) takes as itself.
@@ -35,12 +48,19 @@ _HINTS = {
 }
 
 
-def check_folder(folder: Path, option: str) -> None:
+def plain(path: str) -> str:
+    """An absolute path without ``//``, ``.`` and ``..``, also where it begins with two slashes."""
+    return "/" + os.path.normpath(path).lstrip("/")
+
+
+def check_folder(folder: Path, option: str, harm: str, owner: int = 0) -> None:
     """Refuse a place where another than root and the caller could replace what is put there.
 
     Args:
         folder: an absolute path; it need not exist yet.
         option: that named it, for the error.
+        harm: what another could do there: ``RUN`` or ``WRITTEN``.
+        owner: the uid of one more who may own it.
 
     Raises:
         UsageError: if Slurm could not read the path, or it is a link or no folder.
@@ -52,40 +72,39 @@ def check_folder(folder: Path, option: str) -> None:
             f"use an absolute path of letters, digits and any of / . _ + @ - for {option}",
         )
     real = os.path.realpath(folder)
-    if real != str(folder):
+    if real != plain(str(folder)):
         raise UsageError(
             f"{option}: {folder} leads over a symbolic link to {real}",
             f"name the place itself, which no link can move: {option} {real}",
         )
-    for place in (folder, *folder.parents):
+    for place in (Path(real), *Path(real).parents):
         if os.path.lexists(place):
-            _check_place(place, option, itself=place == folder)
+            # In a sticky folder, such as /tmp, nobody can move what belongs to another.
+            sticky = bool(place.lstat().st_mode & stat.S_ISVTX) and str(place) != real
+            _check_place(place, option, harm, foreign_hands(place.lstat(), writable=not sticky, owner=owner))
 
 
-def _check_place(place: Path, option: str, *, itself: bool) -> None:
-    found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+def _check_place(place: Path, option: str, harm: str, hands: tuple[str, str] | None) -> None:
+    if not place.is_dir():
         raise UsageError(f"{option}: {place} is no folder", f"name another place with {option}")
-    # In a sticky folder, such as /tmp, nobody can move what belongs to another.
-    sticky = bool(found.st_mode & stat.S_ISVTX) and not itself
-    hands = foreign_hands(found, writable=not sticky)
     if hands:
         who, remedy = hands
         raise SlurmkitError(
-            f"{option}: {place} {who}, who could replace what slurmd runs at every job",
+            f"{option}: {place} {who}, who {harm}",
             f"{remedy} {place}, or name another place with {option}",
         )
 
 
-def foreign_hands(found: os.stat_result, *, writable: bool = True) -> tuple[str, str] | None:
+def foreign_hands(found: os.stat_result, *, writable: bool = True, owner: int = 0) -> tuple[str, str] | None:
     """Who else can change a file or a folder, and the command that ends it; None where nobody can.
 
     Args:
         found: what ``lstat`` says of it.
         writable: whether the bits for group and others count.
+        owner: the uid of one who may, besides root and the caller.
     """
-    if found.st_uid not in {0, os.geteuid()}:
-        return f"belongs to {_user(found.st_uid)}", "chown root"
+    if found.st_uid not in {0, os.geteuid(), owner}:
+        return f"belongs to {_user(found.st_uid)}", f"chown {_typed(owner)}"
     if writable and found.st_mode & _OTHERS_WRITE:
         return (
             f"(mode {stat.S_IMODE(found.st_mode):04o}) may be written by its group or by others",
@@ -95,10 +114,48 @@ def foreign_hands(found: os.stat_result, *, writable: bool = True) -> tuple[str,
 
 
 def _user(uid: int) -> str:
+    """The name of a user, as far as this machine knows it."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
+
+
+def kept_out(folder: Path, state: Path, uid: int) -> Iterator[tuple[str, str]]:
+    """Why SlurmdUser cannot run the hooks of a folder, or cannot write records, each with what mends it.
+
+    Args:
+        folder: of the hooks; whatever is not there is passed over.
+        state: of the records, at the top; the hooks make one folder a node in it.
+        uid: of SlurmdUser.
+    """
+    if uid == 0:
+        return
+    name = _user(uid)
+    for place in dict.fromkeys((folder, *folder.parents, state, *state.parents)):
+        if place.exists() and not _may(place, uid, stat.S_IXUSR):
+            whose = "u" if place.stat().st_uid == uid else "o"
+            yield f"{name}, who is SlurmdUser, cannot look into {place}", f"chmod {whose}+x {place}"
+    for place in (state, *state.glob("*/"), *state.glob("*/jobs.jsonl")):
+        if place.exists() and not _may(place, uid, stat.S_IWUSR):
+            remedy = "chmod u+w" if place.stat().st_uid == uid else f"chown {_typed(uid)}"
+            yield f"{name}, who is SlurmdUser, cannot write records to {place}", f"{remedy} {place}"
+
+
+def _may(place: Path, uid: int, bit: int) -> bool:
+    """Whether a user has a permission, which is told by its bit for the owner; his groups count."""
+    found = place.stat()
+    try:
+        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, pwd.getpwuid(uid).pw_gid)
+    except KeyError:
+        groups = []
+    shift = 0 if found.st_uid == uid else 3 if found.st_gid in groups else 6
+    return bool(found.st_mode & (bit >> shift))
+
+
+def _typed(uid: int) -> str:
+    """A user as chown(1) takes it."""
+    return _user(uid).removeprefix("uid ")
 
 
 def check_bash() -> None:

@@ -9,47 +9,67 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from slurmkit.errors import SlurmkitError
 from slurmkit.hooks import files, safe
 from slurmkit.hooks.advice import advise, swept
-from slurmkit.hooks.running import last_records, running
+from slurmkit.hooks.last import last_records
+from slurmkit.hooks.running import running
 from slurmkit.hooks.settings import read_settings
 
 if TYPE_CHECKING:
-    from slurmkit.hooks.advice import Site
-    from slurmkit.hooks.running import Record
+    from collections.abc import Iterator
 
-__all__ = ["Status", "check"]
+    from slurmkit.hooks.advice import Site
+    from slurmkit.hooks.last import Record
+    from slurmkit.hooks.running import Use
+
+__all__ = ["INSTALL", "Status", "Trouble", "check"]
+
+#: The remedy of what install itself mends; ``--dir`` is the caller's to add.
+INSTALL = "slurmkit hooks install"
+_RECONFIGURE = "in slurm.conf, and run scontrol reconfigure"
+
+
+class Trouble(NamedTuple):
+    """What is not as it should be, and what mends it: ``INSTALL``, or what a person has to do."""
+
+    what: str
+    remedy: str
 
 
 class Status(NamedTuple):
     """What was found.
 
     Attributes:
-        folder: where the hooks are.
+        folder: where the hooks are, without links.
         state_dir: where they write.
         files: each of their files.
-        runs: of ``prolog`` and ``epilog``, whether slurmd runs it; None where Slurm could not be asked.
+        uses: of ``prolog`` and ``epilog``, how slurmd has it run; None where Slurm could not be asked.
         lines: what slurm.conf lacks; None where Slurm could not be asked.
         records: the last one of each node whose records are on this machine.
-        troubles: what is not as it should be, a line each.
+        troubles: what is not as it should be.
+        notes: what is to be known besides.
     """
 
     folder: Path
     state_dir: Path
     files: tuple[files.Item, ...]
-    runs: dict[str, bool] | None
+    uses: dict[str, Use] | None
     lines: tuple[str, ...] | None
     records: tuple[Record, ...]
-    troubles: tuple[str, ...]
+    troubles: tuple[Trouble, ...]
+    notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for version 1 of the JSON."""
+        """Plain values, for version 1 of the JSON; ``runs`` is null where only a person can say."""
+        uses = self.uses
         return {
             "folder": str(self.folder),
             "state_dir": str(self.state_dir),
             "files": [item._asdict() for item in self.files],
-            "runs": self.runs,
+            "runs": uses and {hook: use.runs for hook, use in uses.items()},
+            "runs_by": uses and {hook: use.where for hook, use in uses.items()},
             "slurm_conf_lacks": self.lines,
             "records": [record._asdict() for record in self.records],
-            "troubles": list(self.troubles),
+            "troubles": [trouble._asdict() for trouble in self.troubles],
+            "notes": list(self.notes),
         }
 
 
@@ -57,46 +77,81 @@ def check(folder: Path, site: Site | None) -> Status:
     """Look at everything; nothing is changed, and no hook is run.
 
     Args:
-        folder: where the hooks are, an absolute path.
+        folder: where the hooks are, an absolute path; over a link, it is the place that it leads to.
         site: what Slurm says of its settings; None where it could not be asked.
 
     Raises:
         SlurmkitError: if a file cannot be read.
     """
     with safe.told("it cannot be said how the hooks are"):
-        return _check(folder, site)
+        return _check(Path(os.path.realpath(folder)), site)
 
 
 def _check(folder: Path, site: Site | None) -> Status:
     items = tuple(files.inspect(folder))
     settings = read_settings(files.text_of(folder))
     state = Path(settings.state_dir)
-    troubles = [f"{folder / item.name} {item.why}" for item in items if item.why]
-    troubles += [f"{folder / files.SETTINGS}: {line}" for line in settings.unread]
-    troubles += _unsafe(folder, "the folder of the hooks") + _unsafe(state, "the folder of the records")
-    runs: dict[str, bool] | None = None
-    lines: tuple[str, ...] | None = None
-    if site:
-        runs = running(site, folder)
-        lines = advise(site, folder, runs).lines
-        sweeping = swept(site, folder)
-        troubles += [
-            f"slurmctld knows no {hook.capitalize()} that runs {folder / hook}"
-            for hook in runs
-            if not runs[hook]
-        ]
-        troubles += [
-            f"slurmctld does not know {line}" for line in lines if not line.startswith(("Prolog=", "Epilog="))
-        ]
-        troubles += [f"{sweeping} runs files that are no hooks, and drains nodes"] if sweeping else []
-    return Status(folder, state, items, runs, lines, tuple(last_records(state)), tuple(troubles))
+    records = tuple(last_records(state))
+    troubles = [Trouble(f"{folder / item.name} {item.why}", _mend(item)) for item in items if item.why]
+    troubles += [
+        Trouble(
+            f"{folder / files.SETTINGS}: {line}",
+            f"write there what is accepted, or delete the line in {folder / files.SETTINGS}",
+        )
+        for line in settings.unread
+    ]
+    uid = site.slurmd_uid if site else 0
+    troubles += _unsafe(folder, "the folder of the hooks", safe.RUN, 0)
+    troubles += _unsafe(state, "the folder of the records", safe.WRITTEN, uid)
+    if not site:
+        return Status(folder, state, items, None, None, records, tuple(troubles), ())
+    uses = running(site, folder)
+    lines = advise(site, folder, uses).lines
+    troubles += [Trouble(*why) for why in safe.kept_out(folder, state, uid)]
+    troubles += _of_slurm(site, folder, uses, lines)
+    silent = not records and any(use.runs for use in uses.values())
+    notes = (f"they run, and no record is in {state} here: no job yet, or no slurmd",) if silent else ()
+    return Status(folder, state, items, uses, lines, records, tuple(troubles), notes)
 
 
-def _unsafe(folder: Path, what: str) -> list[str]:
+def _mend(item: files.Item) -> str:
+    return {
+        "edited": f"keep a copy of what is yours in it, and replace it with: {INSTALL} --force",
+        "foreign": f"move it away, and then: {INSTALL}",
+    }.get(item.state, INSTALL)
+
+
+def _of_slurm(site: Site, folder: Path, uses: dict[str, Use], lines: tuple[str, ...]) -> Iterator[Trouble]:
+    """What slurmctld does not know, or knows to our harm."""
+    for hook, use in uses.items():
+        line = f"{hook.capitalize()}={folder / hook}"
+        if use.runs is None:
+            yield Trouble(
+                f"whether slurmd runs {folder / hook} cannot be said: {use.where}",
+                f"call it there by its whole path, as a command of its own, or set {line} {_RECONFIGURE}",
+            )
+        elif not use.runs:
+            beside = f"do what {INSTALL} says, to have it run beside {', '.join(use.others)}"
+            what = f"slurmctld knows no {hook.capitalize()} that runs {folder / hook}"
+            yield Trouble(what, beside if use.others else f"set {line} {_RECONFIGURE}")
+    for line in lines:
+        if not line.startswith(("Prolog=", "Epilog=")):
+            yield Trouble(f"slurmctld does not know {line}", f"set it {_RECONFIGURE}")
+    sweeping = swept(site, folder)
+    if sweeping:
+        setting = sweeping.partition("=")[0]
+        yield Trouble(
+            f"{sweeping} runs files that are no hooks, and drains nodes",
+            f"set {setting}={folder / setting.lower()} in its place {_RECONFIGURE}",
+        )
+
+
+def _unsafe(folder: Path, what: str, harm: str, owner: int) -> list[Trouble]:
     """Why others could change what the hooks are or write; nothing where they cannot, or there is no folder yet."""
     try:
         if os.path.lexists(folder):
-            safe.check_folder(folder, what)
+            safe.check_folder(folder, what, harm, owner)
     except SlurmkitError as error:
-        return [error.message]
+        # An option is nothing that status has.
+        return [Trouble(error.message, error.hint.replace(f" with {what}", "").replace(f"{what} ", ""))]
     return []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import getpass
 import math
 import re
 import shlex
@@ -35,7 +34,7 @@ from slurmkit.errors import (
     SubmissionUnclearError,
 )
 from slurmkit.launch.states import UNFINISHED, task_states
-from slurmkit.runtime.silence import is_unreachable, may_have_arrived, tries_again
+from slurmkit.runtime.silence import holds_all_jobs, is_unreachable, may_have_arrived, told
 from slurmkit.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -65,6 +64,12 @@ _TURNED = (
 
 #: In the words of a refusal: what the accounting allows a user was the reason.
 _OF_ACCOUNTING = ("accounting/QOS policy", "Invalid account", "Invalid qos")
+#: In the last words of an sbatch that has tried again for two minutes: it was the time, and not the job.
+_FOR_NOW = (
+    "Resource temporarily unavailable",
+    "Unable to create job record, try again",
+    "Requested nodes are busy",
+)
 _LOOK = "look whether the job is there with: squeue --me"
 
 
@@ -105,6 +110,7 @@ class _Watcher(slurm.SlurmInfoWatcher):
                 {
                     name: {"JobID": name, "State": task.state, "NodeList": task.nodes}
                     for name, task in states.items()
+                    if task.source
                 }
             )
             # A job that Slurm has forgotten ended long ago: without accounting nobody will ever say how.
@@ -255,21 +261,24 @@ class SlurmkitExecutor(slurm.SlurmExecutor):
         if not code:
             return _job_id(out)
         lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in err.strip().splitlines()]
-        said = " ".join(lines) or (f"exit code {code}" if code > 0 else f"signal {-code} ended it")
-        if code < 0 or may_have_arrived(said):  # slurmctld may have made the job all the same
+        said = told("\n".join(lines)) or (f"exit code {code}" if code > 0 else f"signal {-code} ended it")
+        if code < 0 or may_have_arrived(err):  # slurmctld may have made the job all the same
             raise SubmissionUnclearError(f"sbatch {path}: {said}", _LOOK)
-        if is_unreachable(said):
+        if is_unreachable(err):
             raise unavailable(err)
-        raise SlurmRefusedError(f"sbatch refused {path.name}: {said}", _advice(said))
+        raise SlurmRefusedError(f"sbatch refused {path.name}: {said}", _advice(lines))
 
 
-def _advice(said: str) -> str:
-    """What to do about a refusal, by its words."""
-    if tries_again(said):
+def _advice(lines: Sequence[str]) -> str:
+    """What to do about a refusal: the last line says why, those before it what was tried."""
+    why = "".join(lines[-1:])
+    if any(word in why for word in _OF_ACCOUNTING):
+        return "see what you may use with: sacctmgr show assoc user=$USER format=account,qos,maxsubmit,maxwall,maxtres,grptres"
+    if not any(word in why for word in _FOR_NOW):
+        return "mend the experiment; preflight does not know every rule of a site"
+    if holds_all_jobs("\n".join(lines)):
         return "slurmctld holds all the jobs that it may, ended ones too for minutes (see MaxJobCount and MinJobAge in: scontrol show config): submit again when some are gone"
-    if any(word in said for word in _OF_ACCOUNTING):
-        return f"see what you may use with: sacctmgr show assoc user={getpass.getuser()} format=account,qos,maxsubmit,maxwall,maxtres,grptres"
-    return "mend the experiment; preflight does not know every rule of a site"
+    return "slurmctld takes no such job for now: submit again in some minutes"
 
 
 def _job_id(printed: str) -> str:

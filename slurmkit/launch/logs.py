@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmkit.cluster.client import SlurmClient
-    from slurmkit.launch.ledger import Run
+    from slurmkit.launch.ledger import PointStatus, Run
 
 __all__ = ["follow_log", "print_log"]
 
@@ -38,7 +38,7 @@ def print_log(run: Run, point: int, client: SlurmClient, out: BinaryIO) -> None:
         RunNotFoundError: for a point that the run has not, and for one without a log, with the reason.
     """
     if not run.log(point).exists():
-        said = _missing(run, point, client)
+        said, _ = _missing(run, point, client)
         raise RunNotFoundError(said, f"see why with: slurmkit status {run.word}")
     _copy(run.log(point), 0, out)
 
@@ -66,7 +66,8 @@ def follow_log(
         ConfigError: if the run was submitted to another cluster than the one that is asked.
     """
     if not run.log(point).exists():
-        say(f"{_missing(run, point, client)}; waiting for it")
+        said, ended = _missing(run, point, client)
+        say(said if ended else f"{said}; waiting for it")
     place, quiet, patience, over = 0, 0.0, _SHORT, False
     while True:
         fresh = _copy(run.log(point), place, out)
@@ -81,17 +82,14 @@ def follow_log(
             quiet += _PAUSE
 
 
-def _missing(run: Run, point: int, client: SlurmClient) -> str:
-    """Why a point that the run has, or may have, has no log.
+def _missing(run: Run, point: int, client: SlurmClient) -> tuple[str, bool]:
+    """Why a point that the run has, or may have, has no log, and whether its job is known to have ended.
 
     Raises:
         RunNotFoundError: for a point that the run has not, and where the log is in a place that is not known.
     """
     single = not run.is_sweep
-    if run.by_hand and not single:
-        with contextlib.suppress(*_AWAY):
-            run_status(run, client, point)
-    elif point not in range(size := len(run.points()) or 1):
+    if not (run.by_hand and not single) and point not in range(size := len(run.points()) or 1):
         has = "one point alone, 0" if size == 1 else f"the points 0 to {size - 1}"
         raise RunNotFoundError(
             f"--point: got {point}; {run.id} has {has}", f"see it with: slurmkit status {run.word}"
@@ -101,7 +99,20 @@ def _missing(run: Run, point: int, client: SlurmClient) -> str:
             f"{run.id} was submitted by hand, and its log {run.id}.log is neither here nor above {run.path.parent}",
             f"call this from the submission folder, or see where --output of the script leads: scontrol show job {run.by_hand}",
         )
-    return f"{run.id} has no log of point {point} yet: its job has not started"
+    statuses: list[PointStatus] = []
+    with contextlib.suppress(*_AWAY):
+        statuses = run_status(run, client, point)
+    for status in statuses:
+        if not is_live(status):
+            return f"{run.id} has no log of point {point}: {_end_without_log(status)}", True
+    return f"{run.id} has no log of point {point} yet: its job has not started", False
+
+
+def _end_without_log(status: PointStatus) -> str:
+    began = status.source == "exits" or status.state == "COMPLETED"
+    how = "has ended, and what it printed is not there" if began else "has ended without having begun"
+    node = f" (on {status.nodes})" if status.nodes else ""
+    return f"its job {status.job} {how}: {status.state} {status.reason}".rstrip() + node
 
 
 def _copy(path: Path, place: int, out: BinaryIO) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from slurmkit.errors import SlurmUnavailableError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -35,6 +37,7 @@ class TaskState:
     nodes: str = ""
     restarts: int = 0
     source: str = "squeue"
+    """Who says so. Nobody (empty, and so is the state) where slurmctld has forgotten it and accounting does not answer."""
     made_from: str = ""
     """The script's path (squeue) or the job's name (sacct): a job id may have been issued again since."""
 
@@ -48,7 +51,8 @@ def task_states(client: SlurmClient, names: Sequence[str]) -> dict[str, TaskStat
     """The state of each of these jobs and array tasks that Slurm still knows.
 
     ``squeue`` is asked first, since it knows what runs now; ``sacct``, where a site has it, fills in what
-    the queue has forgotten (it forgets the tasks of an array one by one).
+    the queue has forgotten (it forgets the tasks of an array one by one). Where accounting does not answer, such a
+    job has a state that nobody tells (``source`` is empty).
 
     Args:
         client: how Slurm is asked; at most twice, whatever the number of names.
@@ -64,9 +68,12 @@ def task_states(client: SlurmClient, names: Sequence[str]) -> dict[str, TaskStat
 
     found = asked(map(_from_queue, client.queue(job_ids(names))))
     forgotten = wanted.difference(found, (state.job_id for state in found.values()))
-    if forgotten:
-        found = asked(map(_from_history, client.history(job_ids(forgotten)))) | found
-    return found
+    if not forgotten:
+        return found
+    try:
+        return asked(map(_from_history, client.history(job_ids(forgotten)))) | found
+    except SlurmUnavailableError:
+        return {name: _untold(name) for name in forgotten} | found
 
 
 def queued(client: SlurmClient, job_id: str) -> TaskState | None:
@@ -90,6 +97,11 @@ def _from_queue(record: Mapping[str, str]) -> TaskState:
         restarts=int(restarts) if restarts.isdecimal() else 0,
         made_from=record["Command"],
     )
+
+
+def _untold(name: str) -> TaskState:
+    job_id, _, task = name.partition("_")
+    return TaskState(job_id, int(task) if task else None, state="", source="")
 
 
 def _from_history(record: Mapping[str, str]) -> TaskState | None:

@@ -22,6 +22,7 @@ from slurmkit.errors import PreflightError, SlurmkitError, SubmissionUnclearErro
 from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
 from slurmkit.launch.readback import differences
 from slurmkit.launch.snapshot import Project, copy_project, find_project
+from slurmkit.runtime.silence import holds_all_jobs
 
 if TYPE_CHECKING:
     from slurmkit.cluster.client import SlurmClient
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["check_plan", "submit"]
 
 Say = Callable[[str], None]
+_ONCE_MORE = 1.0  # seconds
 
 
 def _silent(text: str) -> None:
@@ -128,8 +130,8 @@ def _uninterrupted() -> Iterator[Callable[[], contextlib.AbstractContextManager[
 
     @contextlib.contextmanager
     def interruptible() -> Iterator[None]:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a signal that waits interrupts right here
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, held)
@@ -148,7 +150,11 @@ def _while_full(
     @contextlib.contextmanager
     def full(words: str) -> Iterator[None]:
         most = snapshot.config.array_limits.get("MaxJobCount")
-        room = f"at most {most} jobs at a time (MaxJobCount={most})" if most else "no job now"
+        room = (
+            f"at most {most} jobs at a time (MaxJobCount={most})"
+            if most and holds_all_jobs(words)
+            else "no job now"
+        )
         say(
             f"{words}\nslurmctld takes {room}: it is tried for two minutes, until there is room; Ctrl-C ends that"
         )
@@ -167,7 +173,7 @@ def _sbatch(path: Path, client: SlurmClient, run: Runner) -> str:
         return SlurmkitExecutor(path, run=run).submit_script(script)
     except (SubmissionUnclearError, KeyboardInterrupt) as error:
         with contextlib.suppress(SlurmkitError):
-            job_id = client.job_of(str(script))
+            job_id = _made_from(script, client)
             if job_id is not None:
                 return job_id
             if isinstance(error, KeyboardInterrupt):  # between two tries of sbatch, which is gone
@@ -178,6 +184,15 @@ def _sbatch(path: Path, client: SlurmClient, run: Runner) -> str:
         kept = f"the run folder {path} is kept; it is looked for again by: slurmkit status {Run(path).word}"
         hint = f"{unclear.hint}; {kept}" if unclear.hint else kept
         raise SubmissionUnclearError(unclear.message, hint) from error
+
+
+def _made_from(script: Path, client: SlurmClient) -> str | None:
+    """The job of this script. What sbatch asked for may still wait in slurmctld, so that is asked once more."""
+    job_id = client.job_of(str(script))
+    if job_id is None:
+        time.sleep(_ONCE_MORE)
+        job_id = client.job_of(str(script))
+    return job_id
 
 
 def _record(run: Run, attempt: Attempt, plan: JobPlan, client: SlurmClient, say: Say) -> Run:

@@ -37,12 +37,15 @@ def run_status(run: Run, client: SlurmClient, point: int | None = None) -> list[
     """
     newest, states = jobs_of(run, client)
     known, exits = run.ended(), run.exits()
-    statuses = [
-        _told(number, states[name])
-        if name in states
-        else known.get(name) or _from_exit(number, name, exits.get((name.partition("_")[0], number)))
-        for number, name in sorted(newest.items())
-    ]
+
+    def status(number: int, name: str) -> PointStatus:
+        state = states.get(name)
+        if state is not None and state.source:
+            return _told(number, state)
+        record = exits.get((name.partition("_")[0], number))
+        return known.get(name) or _from_exit(number, name, record, accounting_is_away=state is not None)
+
+    statuses = [status(number, name) for number, name in sorted(newest.items())]
     run.keep_ended(
         {item.job: item for item in statuses if item.source in _SLURM and item.state not in UNFINISHED}
     )
@@ -72,15 +75,21 @@ def _told(point: int, state: TaskState) -> PointStatus:
     return PointStatus(point, state.name, state.state, reason, state.nodes, state.restarts, state.source)
 
 
-def _from_exit(point: int, name: str, record: Mapping[str, Any] | None) -> PointStatus:
+def _from_exit(
+    point: int, name: str, record: Mapping[str, Any] | None, *, accounting_is_away: bool
+) -> PointStatus:
+    """What the batch script's own record tells; where accounting may know more later, that is said."""
     if record is None:
-        return PointStatus(
-            point, name, "LOST", "Slurm does not know it, and it left no record", "", 0, "none"
-        )
+        forgot = "Slurm does not know it"
+        if accounting_is_away:
+            forgot = "slurmctld has forgotten it, accounting does not answer"
+        return PointStatus(point, name, "LOST", f"{forgot}, and it left no record", "", 0, "none")
     restarts, code = int(record["restart"]), int(record["exit"])
     if record.get("term"):
         # Cancelled, out of time, or requeued and then cancelled while it waited: nobody remembers which.
-        reason = f"SIGTERM came, exit code {code}; Slurm has forgotten why"
+        forgot = "slurmctld has forgotten why, and accounting does not answer"
+        why = forgot if accounting_is_away else "Slurm has forgotten why"
+        reason = f"SIGTERM came, exit code {code}; {why}"
         return PointStatus(point, name, "STOPPED", reason, "", restarts, "exits")
     state, reason = ("COMPLETED", "") if code == 0 else ("FAILED", f"exit code {code}")
     return PointStatus(point, name, state, reason, "", restarts, "exits")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from slurmkit.errors import SlurmRefusedError
+from slurmkit.errors import SlurmRefusedError, SlurmUnavailableError
 from slurmkit.runtime.requeue import ask, run_command
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ _MODE = re.compile(r"(?:^|\s)PreemptMode=(\S+)")
 def brings_back(job: Mapping[str, str], run: Runner = run_command) -> bool:
     """Whether this job, in its grace, is requeued by its end alone, with whatever exit code. When in doubt not.
 
+    A slurmctld that does not answer leaves it in doubt: the grace may be short, and a requeue too many costs a life
+    that ends at once, one too few the run.
+
     Args:
         job: the fields of ``scontrol show job``; it may be requeued.
         run: runs Slurm's commands; tests inject a fake.
-
-    Raises:
-        SlurmUnavailableError: if slurmctld cannot be reached; nothing is known then.
     """
     try:
         config = dict(_SETTING.findall(ask(["scontrol", "show", "config"], run)))
@@ -51,7 +51,7 @@ def brings_back(job: Mapping[str, str], run: Runner = run_command) -> bool:
         if release < _SINCE or counted + _SPARED > bound:
             return False
         return "REQUEUE" in _preempt_mode(job, config, run).split(",")
-    except SlurmRefusedError:
+    except (SlurmRefusedError, SlurmUnavailableError):
         return False
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import NoCommandError, SlurmRefusedError, SlurmUnavailableError
 from slurmkit.runtime.signals import Stop
-from slurmkit.runtime.silence import is_unreachable
+from slurmkit.runtime.silence import is_unreachable, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -250,6 +250,6 @@ def requeue(own_id: str, run: Runner = run_command) -> None:
 
 
 def _failure(argv: Sequence[str], answer: Answer) -> SlurmUnavailableError | SlurmRefusedError:
-    words = " ".join((answer.stderr + answer.stdout).split()) or f"exit code {answer.code}"
-    kind = SlurmUnavailableError if is_unreachable(words) else SlurmRefusedError
-    return kind(f"{' '.join(argv)}: {words}")
+    said = f"{answer.stdout}\n{answer.stderr}".strip() or f"exit code {answer.code}"
+    kind = SlurmUnavailableError if is_unreachable(said) else SlurmRefusedError
+    return kind(f"{' '.join(argv)}: {told(said)}")

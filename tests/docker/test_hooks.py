@@ -54,7 +54,7 @@ def _uninstalled(cluster: Cluster) -> Iterator[None]:
     yield
     for host in ADMIN:
         cluster.run("rm", "-rf", OURS, host=host)
-        cluster.run("sh", "-c", "rm -rf /etc/slurm/prolog* /etc/slurm/epilog* /etc/slurm/site-*", host=host)
+        cluster.run("bash", "-c", "rm -rf /etc/slurm/{prolog,epilog,site-,slurmkit-}*", host=host)
 
 
 @pytest.mark.core

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from command import slurmkit
-from labs import SOMEBODY
+from labs import AS_SOMEBODY, SOMEBODY
 from polling import wait_until
 
 from slurmkit.cli import main
@@ -96,30 +99,56 @@ def test_slurm_conf_names_them(start_lab: Callable[..., Lab], tmp_path: Path) ->
     run_job(lab)
 
 
+def several_count(lab: Lab) -> bool:
+    """Whether every Prolog line of slurm.conf counts, or the last one alone."""
+    return lab.spec.release >= (24, 5)
+
+
+def follow(lab: Lab, told: subprocess.CompletedProcess[str], state: Path) -> int:
+    """Do what install says, to the letter: its commands, then its lines; returns a job that shows both."""
+    commands = "\n".join(line for line in told.stderr.splitlines() if line.startswith("  "))
+    assert bool(commands) == (not several_count(lab))
+    lab.run(["bash", "-euc", commands])
+    return reconfigure(lab, lambda text: text + told.stdout, state, recorded=True)
+
+
 def test_beside_hooks_of_the_site(start_lab: Callable[..., Lab], tmp_path: Path) -> None:
-    """What install tells a site that has a Prolog, done to the letter, runs both; so does adding to a pattern."""
+    """What install tells a site that has a Prolog, done to the letter, runs both."""
     lab = start_lab(**ONE)
     state = tmp_path / "state"
     told = slurmkit(lab, tmp_path, *words(tmp_path, "install", f"--state-dir={state}"))
-    assert "PrologFlags" not in told.stdout  # it has them
-    assert "Timeout" not in told.stdout
-    commands = "\n".join(line for line in told.stderr.splitlines() if line.startswith("  "))
-    lab.run(["bash", "-euc", commands])
-    job = reconfigure(lab, lambda text: text + told.stdout, state, recorded=True)
+    ours, folder = tmp_path / "ours", lab.root / "hooks"
+    named = {hook: f"{folder}/slurmkit-{hook}.d/*" for hook in files.HOOKS}
+    if several_count(lab):
+        named = {hook: f"{ours}/{hook}" for hook in files.HOOKS}
+    # PrologFlags and a timeout it has.
+    assert told.stdout.splitlines() == [f"{hook.capitalize()}={path}" for hook, path in named.items()]
+    job = follow(lab, told, state)
     assert jobs_of(lab.hook_state)[-2:] == [("start", job), ("end", job)]
     assert slurmkit(lab, tmp_path, *words(tmp_path, "install")).stdout == ""
-    assert not slurmkit(lab, tmp_path, *words(tmp_path, "status")).stderr
-    slurmkit(lab, tmp_path, *words(tmp_path, "uninstall"), code=1)  # the script in that folder calls it
+    status = slurmkit(lab, tmp_path, *words(tmp_path, "status"))
+    assert not status.stderr
+    by = "slurm.conf: " if several_count(lab) else f"{folder}/slurmkit-prolog.d/zz-slurmkit-prolog:2: "
+    assert by in status.stdout
+    assert by in slurmkit(lab, tmp_path, *words(tmp_path, "uninstall"), code=1).stderr
 
-    for folder in (lab.root / "hooks").glob("*.d"):  # as a site that has a pattern, and not yet ours
-        (folder / "zz-slurmkit").unlink()
-    told = slurmkit(lab, tmp_path, *words(tmp_path, "install"))
-    if "put ours there" in told.stderr:  # before 24.05
-        assert told.stdout == ""
-        commands = "\n".join(line for line in told.stderr.splitlines() if line.startswith("  "))
-        lab.run(["bash", "-euc", commands])
-        job = run_job(lab)
-        assert jobs_of(state)[-2:] == [("start", job), ("end", job)]
+
+def test_one_pattern_for_both_hooks(start_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """A folder that Prolog and Epilog both run: each job has one start and one end, and no node is drained."""
+    site = tmp_path / "site.d"
+    site.mkdir()
+    (site / "10-site").write_text("#!/bin/sh\nexit 0\n")
+    (site / "10-site").chmod(0o755)
+    lab = start_lab(**ONE, extra=f"Prolog={site}/*\nEpilog={site}/*")
+    state = tmp_path / "state"
+    told = slurmkit(lab, tmp_path, *words(tmp_path, "install", f"--state-dir={state}"))
+    assert bool(told.stdout) == several_count(lab)
+    job = follow(lab, told, state)
+    assert [(event, number) for event, number in jobs_of(state) if number == job] == [
+        ("start", job),
+        ("end", job),
+    ]
+    assert not slurmkit(lab, tmp_path, *words(tmp_path, "status")).stderr
 
 
 def test_a_folder_that_slurm_conf_sweeps(start_lab: Callable[..., Lab], tmp_path: Path) -> None:
@@ -174,8 +203,6 @@ def test_a_path_that_slurmd_would_not_find(path: str, capfd: pytest.CaptureFixtu
 @pytest.mark.usefixtures("nowhere", "as_root")
 def test_an_ordinary_user_is_told_to_be_root(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """No traceback, exit code 1, and what to do instead; nothing half made."""
-    import pwd  # noqa: PLC0415
-
     tmp_path.chmod(0o700)
     os.seteuid(pwd.getpwnam(SOMEBODY).pw_uid)
     try:
@@ -248,6 +275,47 @@ def test_a_mount_that_forbids_programs(tmp_path: Path) -> None:
             install(tmp_path / "small" / "ours", str(tmp_path / "state"))
         assert not list((tmp_path / "small").iterdir())
     assert not (tmp_path / "state").exists()
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that every user can look into; pytest's own is closed."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_slurmduser_that_is_not_root(reachable: Path) -> None:
+    """The hooks of root's install note a job as SlurmdUser; where they cannot, it is said with what mends it."""
+    uid, ours, state = pwd.getpwnam(SOMEBODY).pw_uid, reachable / "ours", reachable / "state"
+    env = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}
+
+    def records() -> int:
+        shutil.rmtree(state / "n1", ignore_errors=True)
+        subprocess.run([*AS_SOMEBODY, ours / "prolog"], env={**os.environ, **env}, check=True)
+        return len(jobs_of(state))
+
+    assert install(ours, str(state), slurmd_uid=uid).kept_out == ()
+    assert (state.stat().st_uid, ours.stat().st_uid, records()) == (uid, 0, 1)
+    assert install(ours, None, slurmd_uid=uid).kept_out == ()
+    for place, owner, mode in (
+        (state, 0, 0o755),
+        (state, uid, 0o555),
+        (state, uid, 0o655),
+        (reachable, 0, 0o700),
+    ):
+        os.chown(place, owner, -1)
+        place.chmod(mode)
+        ((_, remedy), *_) = install(ours, None, slurmd_uid=uid).kept_out
+        subprocess.run(["/bin/sh", "-c", remedy], check=True)
+        assert records() == 1
+    with pytest.raises(SlurmkitError, match=f"state belongs to {SOMEBODY}, who could lead elsewhere"):
+        install(ours, None)
+    os.chown(ours, uid, -1)  # root itself runs what is there, at each install
+    with pytest.raises(SlurmkitError, match=f"ours belongs to {SOMEBODY}, who could replace"):
+        install(ours, None, slurmd_uid=uid)
 
 
 @pytest.mark.usefixtures("as_root")

@@ -87,7 +87,7 @@ def test_the_cluster_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize("answer", [HANGS, KILLED])
-@pytest.mark.parametrize("line", [line for line in QUESTIONS if line != HISTORY])
+@pytest.mark.parametrize("line", QUESTIONS)
 def test_silence_is_unavailable_whatever_was_asked(line: str, answer: Answer) -> None:
     """A slurmctld that falls silent, or a command that is killed, is exit code 4 and never an empty answer."""
     with pytest.raises(SlurmUnavailableError):
@@ -146,16 +146,39 @@ def test_a_job_is_found_by_its_script() -> None:
     assert ask(OURS, (0, "", "")) is None
 
 
+def test_without_accounting_there_is_no_history() -> None:
+    """A site that keeps none: the run folder's own records tell then."""
+    assert ask(HISTORY, (1, "", "Slurm accounting storage is disabled\n")) == []
+
+
 @pytest.mark.parametrize(
     "answer",
     [
-        (1, "", "Slurm accounting storage is disabled\n"),
         (1, "", "sacct: error: Problem talking to the database: Connection refused\n"),
+        (1, "", "sacct: error: Problem talking to the database: Resource temporarily unavailable\n"),
+        (0, "", "sacct: error: DBD_GET_JOBS_COND failure: Unspecified error\n"),
     ],
+    ids=["dead", "hangs", "no name"],
 )
-def test_without_accounting_there_is_no_history(answer: Answer) -> None:
-    """A site that keeps none, or whose slurmdbd is away: the run folder's own records tell then."""
-    assert ask(HISTORY, answer) == []
+def test_accounting_that_is_away_is_told_from_none(answer: Answer) -> None:
+    """It may know later what it does not tell now, whatever the exit code is that sacct makes of it."""
+    with pytest.raises(SlurmUnavailableError):
+        ask(HISTORY, answer)
+
+
+def test_nobody_was_told_to_cancel() -> None:
+    """Scancel ends with 0 though no controller has an address: no job is taken for cancelled."""
+    said = "scancel: error: Unable to establish control machine address\nscancel: error: Kill job error on job id 12: No error\n"
+    with pytest.raises(SlurmUnavailableError, match="control machine address"):
+        ask(CANCEL, (0, "", said))
+
+
+@pytest.mark.parametrize("line", [line for line in QUESTIONS if line != SCRIPT])
+def test_a_backup_without_a_name_hides_no_refusal(line: str) -> None:
+    """Every command complains of it first, and goes on with the controller that answers."""
+    noise = 'x: error: slurm_set_addr: Unable to resolve "no-such-backup"\n'
+    with pytest.raises(SlurmRefusedError, match="not today"):
+        ask(line, (1, "", f"{noise}slurm_load error: not today\n"))
 
 
 def test_history_is_read() -> None:

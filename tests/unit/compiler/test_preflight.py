@@ -265,6 +265,27 @@ def test_no_node_for_now_is_mended_by_no_override() -> None:
     assert "the job waits" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("n1", "n1 is down"),
+        ("n[1-2,8]", "n[1-2] are down"),
+        ("n8", ""),
+        ("n[1-", ""),
+        ("./n1", ""),
+        ("@n1", ""),
+    ],
+)
+def test_a_node_that_is_named_and_down_is_not_now(asked: str, said: str) -> None:
+    """The job waits for just these nodes, though others are up; a text that names none is for sbatch to refuse."""
+    down = tuple(replace(node, states=frozenset({"DOWN"})) for node in NODES[:2]) + NODES[2:]
+    found = check(replace(CLUSTER, nodes=down), nodes=1, nodelist=asked)
+    assert set(found) == ({"nodelist.usable"} if said else set())
+    for finding in found.values():
+        assert (finding.verdict, finding.key) == (Verdict.NOT_NOW, "resources.nodelist")
+        assert said in finding.message
+
+
 def test_hidden_nodes_are_unknown_and_no_error() -> None:
     """Where PrivateData hides the nodes, nothing about them is impossible."""
     found = check(replace(CLUSTER, nodes=()), nodes=8, gres="gpu:nope:9")

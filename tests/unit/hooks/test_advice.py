@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from slurmkit.hooks.advice import advise, read_site, swept
+from slurmkit.hooks.advice import Advice, advise, read_site, swept
+from slurmkit.hooks.running import Use
 
 OURS = Path("/etc/slurm/slurmkit")
 #: As Slurm 22.05 writes settings that nobody made.
@@ -24,12 +28,28 @@ ALL = {"prolog": True, "epilog": True}
 OLD, NEW = (22, 5, 8), (24, 5, 0)
 
 
-def lines(runs: dict[str, bool], release: tuple[int, ...] = OLD, **options: str) -> tuple[str, ...]:
-    return advise(read_site({**UNSET, **options}, release), OURS, runs).lines
+Runs = Mapping[str, "bool | None"]
 
 
-def notes(runs: dict[str, bool], release: tuple[int, ...] = OLD, **options: str) -> str:
-    return "\n".join(advise(read_site({**UNSET, **options}, release), OURS, runs).notes)
+def advice(runs: Runs, release: tuple[int, ...], options: dict[str, str]) -> Advice:
+    site = read_site({**UNSET, **options}, release)
+    named = {hook: tuple(path for path in site.hooks[hook] if path != str(OURS / hook)) for hook in runs}
+    return advise(site, OURS, {hook: Use(runs[hook], "/site/prolog.sh:3", named[hook]) for hook in runs})
+
+
+def lines(runs: Runs, release: tuple[int, ...] = OLD, **options: str) -> tuple[str, ...]:
+    return advice(runs, release, options).lines
+
+
+def notes(runs: Runs, release: tuple[int, ...] = OLD, **options: str) -> str:
+    return "\n".join(advice(runs, release, options).notes)
+
+
+def do(told: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """What an admin does: the commands, each indented, pasted into a shell."""
+    commands = "\n".join(line for line in told.splitlines() if line.startswith("  "))
+    argv = ["/bin/sh", "-c", commands]
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
 
 
 def test_a_bare_site_needs_four_lines() -> None:
@@ -68,10 +88,22 @@ def test_the_timeout_stays_below_messagetimeout(wait: str, seconds: int) -> None
     assert f"PrologEpilogTimeout={seconds}" in lines(ALL, **BOTH, MessageTimeout=wait)
 
 
-@pytest.mark.parametrize("key", ["PrologEpilogTimeout", "PrologTimeout", "EpilogTimeout"])
-def test_a_timeout_of_the_site_stays(key: str) -> None:
-    """Whatever the site has set is the site's decision."""
-    assert not [line for line in lines(ALL, **{**BOTH, key: "300"}) if "Timeout" in line]
+@pytest.mark.parametrize(
+    ("timed", "lacks"),
+    [
+        ({"PrologEpilogTimeout": "300"}, []),
+        ({"PrologTimeout": "300", "EpilogTimeout": "20"}, []),
+        ({"PrologTimeout": "300"}, ["EpilogTimeout=8"]),
+        ({"EpilogTimeout": "300"}, ["PrologTimeout=8"]),
+        ({"PrologTimeout": "65534"}, ["PrologEpilogTimeout=8"]),
+    ],
+)
+def test_each_hook_has_an_end(timed: dict[str, str], lacks: list[str]) -> None:
+    """What the site has set is the site's decision; a timeout for one of them leaves the other without."""
+    assert [line for line in lines(ALL, NEW, **{**BOTH, **timed}) if "Timeout" in line] == lacks
+    theirs = {"Prolog": "/site/prolog.sh", "Epilog": "/site/epilog.sh", **timed}
+    assert not [line for line in lines(ALL, NEW, **theirs) if "Timeout" in line]
+    assert all(line in notes(ALL, NEW, **theirs) for line in lacks)
 
 
 def test_a_site_with_hooks_of_its_own_gets_no_timeout_line() -> None:
@@ -81,21 +113,87 @@ def test_a_site_with_hooks_of_its_own_gets_no_timeout_line() -> None:
     assert "PrologEpilogTimeout=8" in notes(NEITHER, **there)
 
 
-def test_beside_one_prolog_before_24_05() -> None:
+def test_beside_one_prolog_before_24_05(tmp_path: Path) -> None:
     """Only the last line counts: a folder for both, made by commands, and one line that names it."""
-    there = {"Prolog": "/site/prolog.sh"}
-    assert lines(NEITHER, **there)[:2] == ("Prolog=/site/prolog.d/*", f"Epilog={OURS}/epilog")
+    site = tmp_path / "prolog.sh"
+    there = {"Prolog": str(site)}
+    assert lines(NEITHER, **there)[:2] == (f"Prolog={tmp_path}/slurmkit-prolog.d/*", f"Epilog={OURS}/epilog")
     said = notes(NEITHER, **there)
-    assert "exec /site/prolog.sh" in said
-    assert f"{OURS}/prolog" in said
     assert f"{OURS}/epilog" not in said
+    assert do(said).returncode == 0
+    texts = {path.name: path.read_text() for path in (tmp_path / "slurmkit-prolog.d").iterdir()}
+    assert texts == {
+        "site": f"#!/bin/sh\nexec {site}\n",
+        "zz-slurmkit-prolog": f"#!/bin/sh\n{OURS}/prolog\nexit 0\n",
+    }
+
+
+def test_a_prolog_that_runs_a_folder_is_not_put_into_it(tmp_path: Path) -> None:
+    """A site's prolog.sh that runs all of prolog.d would call itself without end; what lies there would run twice."""
+    site = tmp_path / "prolog.sh"
+    site.write_text(f"#!/bin/sh\nfor file in {tmp_path}/prolog.d/*; do $file; done\n")
+    (tmp_path / "prolog.d").mkdir()
+    (tmp_path / "prolog.d" / "README").touch()
+    told = advice(NEITHER, OLD, {"Prolog": str(site)})
+    do("\n".join(told.notes))
+    assert [path.name for path in (tmp_path / "prolog.d").iterdir()] == ["README"]
+    ran = [path for path in tmp_path.glob("*/*") if fnmatch(f"Prolog={path}", told.lines[0])]
+    assert sorted(path.name for path in ran) == ["site", "zz-slurmkit-prolog"]
+
+
+def test_a_folder_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
+    """Slurmd would run whatever is in it: nothing is put beside that, and the note says what to do."""
+    (tmp_path / "slurmkit-prolog.d").mkdir()
+    (tmp_path / "slurmkit-prolog.d" / "README").touch()
+    said = notes(NEITHER, Prolog=f"{tmp_path}/prolog.sh")
+    done = do(said)
+    assert done.returncode != 0
+    assert "File exists" in done.stderr
+    assert [path.name for path in (tmp_path / "slurmkit-prolog.d").iterdir()] == ["README"]
+    assert f"Where {tmp_path}/slurmkit-prolog.d exists, mkdir refuses" in said
 
 
 def test_beside_a_pattern_before_24_05() -> None:
     """The folder is there: slurm.conf needs no line, and the file gets a name that matches."""
     there = {"Epilog": "/site/epilog.d/*.sh"}
     assert not [line for line in lines(NEITHER, **there) if line.startswith("Epilog=")]
-    assert "mv /site/epilog.d/.zz-slurmkit.sh /site/epilog.d/zz-slurmkit.sh" in notes(NEITHER, **there)
+    said = notes(NEITHER, **there)
+    assert "mv /site/epilog.d/.zz-slurmkit-epilog.sh /site/epilog.d/zz-slurmkit-epilog.sh" in said
+    assert "CONTEXT" not in said
+
+
+@pytest.mark.parametrize("name", ["*", "[0-9]*"])
+def test_beside_one_pattern_for_both(tmp_path: Path, name: str) -> None:
+    """Two files, and each of them passes over the hook that it is not for."""
+    (tmp_path / "ours").mkdir()
+    for hook in NEITHER:
+        (tmp_path / "ours" / hook).write_text(f"#!/bin/sh\necho {hook}\n")
+        (tmp_path / "ours" / hook).chmod(0o755)
+    (tmp_path / "d").mkdir()
+    pattern = f"{tmp_path}/d/{name}"
+    said = notes(NEITHER, Prolog=pattern, Epilog=pattern)
+    assert not [line for line in lines(NEITHER, Prolog=pattern, Epilog=pattern) if line.startswith("Prolog=")]
+    assert do(said.replace(str(OURS), str(tmp_path / "ours"))).returncode == 0
+    files = list((tmp_path / "d").iterdir())
+    assert len(files) == 2
+    for hook in NEITHER:
+        env = {"SLURM_SCRIPT_CONTEXT": f"{hook}_slurmd"}
+        done = [subprocess.run(file, env=env, capture_output=True, text=True, check=True) for file in files]
+        assert sorted(one.stdout for one in done) == ["", f"{hook}\n"]
+
+
+def test_what_is_only_mentioned_is_for_the_admin_to_say() -> None:
+    """No line that would have it run twice; the note has the line, and what it rests on."""
+    assert not [line for line in lines({"prolog": None, "epilog": True}) if line.startswith("Prolog=")]
+    said = notes({"prolog": None, "epilog": True})
+    assert "/site/prolog.sh:3" in said
+    assert f"Prolog={OURS}/prolog" in said
+
+
+@pytest.mark.parametrize(("user", "uid"), [("root(0)", 0), ("slurm(64030)", 64030), ("(null)", 0)])
+def test_who_runs_the_hooks(user: str, uid: int) -> None:
+    """SlurmdUser as Slurm writes it."""
+    assert read_site({**UNSET, "SlurmdUser": user}, OLD).slurmd_uid == uid
 
 
 def test_beside_others_from_24_05_on() -> None:
@@ -126,3 +224,13 @@ def test_relative_hooks_stand_beside_slurm_conf() -> None:
 def test_a_pattern_that_sweeps_our_folder(pattern: str, found: bool) -> None:
     """It would run files that are no hook, which drains every node; one that has the hook alone does not."""
     assert bool(swept(read_site({**UNSET, "Prolog": pattern}, OLD), OURS)) is found
+
+
+def test_a_pattern_over_a_link_sweeps_too(tmp_path: Path) -> None:
+    """Whichever of the two is spelled over a link: it is one folder."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    for pattern, ours in (("real", "link"), ("link", "real"), ("link", "link")):
+        site = read_site({**UNSET, "Prolog": f"{tmp_path}/{pattern}/ours/*"}, OLD)
+        assert swept(site, tmp_path / ours / "ours")
+    assert not swept(site, tmp_path / "elsewhere")

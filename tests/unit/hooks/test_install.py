@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
-from slurmkit.errors import MissingProgramError, SlurmkitError, UsageError
+from slurmkit.errors import MissingProgramError, SlurmkitError
 from slurmkit.hooks import files, safe, trial
 from slurmkit.hooks.install import install, uninstall
 
@@ -164,6 +166,14 @@ def test_uninstall_takes_all_of_ours_and_no_more(place: Path, state: str) -> Non
     assert uninstall(place)[:2] == ((), ())
 
 
+def test_uninstall_over_a_link(place: Path, state: str) -> None:
+    """It takes the place that the link leads to, folder and all, as if that had been named."""
+    install(place, state)
+    (place.parent / "link").symlink_to(place)
+    uninstall(place.parent / "link")
+    assert not place.exists()
+
+
 def test_uninstall_keeps_what_is_not_ours(place: Path, state: str) -> None:
     """An edited hook and a file of somebody else stay, and are named."""
     install(place, state)
@@ -171,58 +181,6 @@ def test_uninstall_keeps_what_is_not_ours(place: Path, state: str) -> None:
     (place / "notes.txt").touch()
     assert uninstall(place).kept == ("prolog",)
     assert names(place) == ["notes.txt", "prolog"]
-
-
-@pytest.mark.parametrize(
-    "path", ["/opt/with blank", "/opt/star*", "/opt/quo'te", '/opt/"', "/opt/#x", "/opt/ü"]
-)
-def test_a_path_that_slurm_conf_cannot_hold(path: str, state: str) -> None:
-    """A blank, a quote or a pattern's character would name other files than these."""
-    with pytest.raises(UsageError, match=r"slurm\.conf cannot hold"):
-        install(Path(path), state)
-
-
-def test_a_link_on_the_way_is_named(tmp_path: Path, state: str) -> None:
-    """Whoever moves a link moves what root runs: the real place is what is to be typed."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    with pytest.raises(UsageError, match="symbolic link") as caught:
-        install(tmp_path / "link" / "hooks", state)
-    assert caught.value.hint.endswith(f"--dir {tmp_path}/real/hooks")
-
-
-@pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
-@pytest.mark.parametrize("which", ["--dir", "--state-dir"])
-def test_a_folder_that_others_may_write(tmp_path: Path, mode: int, which: str) -> None:
-    """Root would run what anybody puts there, or write where anybody's link leads."""
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(mode)
-    good, bad = tmp_path / "good", tmp_path / "open"
-    folder, state = (bad, good) if which == "--dir" else (good, bad)
-    with pytest.raises(SlurmkitError, match=f"{which}: .*open .*{mode:04o}.*slurmd runs") as caught:
-        install(folder, str(state))
-    assert f"chmod go-w {bad}" in caught.value.hint
-    assert not good.exists()
-
-
-def test_a_parent_that_others_may_write(tmp_path: Path, state: str) -> None:
-    """They could put another folder in its place; in a sticky one, such as /tmp, they cannot."""
-    above = tmp_path / "above"
-    above.mkdir()
-    (above / "own").mkdir()
-    above.chmod(0o777)
-    with pytest.raises(SlurmkitError, match="above"):
-        install(above / "own", state)
-    above.chmod(0o1777)
-    assert install(above / "own", state).changed
-
-
-def test_a_place_that_is_a_file(tmp_path: Path, state: str) -> None:
-    """It is named, and nothing is made."""
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"file is no folder"):
-        install(tmp_path / "file" / "x", state)
-    assert names(tmp_path) == ["file"]
 
 
 @pytest.mark.parametrize(
@@ -285,6 +243,60 @@ def test_one_that_cannot_be_moved_takes_the_others_back(
     with pytest.raises((SlurmkitError, KeyboardInterrupt)):
         install(place, state)
     assert tree(place.parent.parent) == before
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_staging_folder_that_is_gone(
+    place: Path, state: str, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    """An uninstall elsewhere took it in the middle: an error, the files from before, and no loop."""
+    if not fresh:
+        install(place, state)
+        older(place)
+    before = tree(place.parent.parent)
+    real = Path.replace
+
+    def replace(path: Path, target: Path) -> Path:
+        if target == place / "prolog" and path.parent.parent == place:
+            shutil.rmtree(path.parent)
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(SlurmkitError, match=r"No such file.*nothing was changed"):
+        install(place, state)
+    assert tree(place.parent.parent) == before
+
+
+def test_a_file_system_without_hard_links(place: Path, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a FUSE or a FAT one: an update works there as anywhere."""
+    install(place, state)
+    older(place)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert install(place, state).changed == (*NAMES, files.MANIFEST)
+
+
+@pytest.mark.parametrize("ahead", [86400, -86400])
+def test_the_clock_of_the_disk_counts(
+    place: Path, state: str, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    """Whatever our own says, a live install's folder is spared by install, and what is left is taken by uninstall."""
+    install(place, state)
+    live = place / ".slurmkit-hooks-new-0123"
+    live.mkdir()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + ahead)
+    install(place, None)
+    assert live.is_dir()
+    os.utime(live, (now - 3600, now - 3600))
+    install(place, None)
+    assert not live.exists()
+    live.mkdir()
+    uninstall(place)
+    assert not place.exists()
 
 
 KILLED = """

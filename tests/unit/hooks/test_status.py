@@ -2,37 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmkit.errors import SlurmkitError
 from slurmkit.hooks.advice import read_site
 from slurmkit.hooks.files import SETTINGS
 from slurmkit.hooks.install import install
-from slurmkit.hooks.status import check
+from slurmkit.hooks.status import INSTALL, check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-Break = tuple[str, "Callable[[Path, dict[str, str]], object]"]
+Break = tuple[str, str, "Callable[[Path, dict[str, str]], object]"]
 
 FAULTS: dict[str, Break] = {
-    "edited": ("prolog is not what slurmkit put there", lambda place, _: (place / "prolog").write_text("x")),
-    "gone": ("record.bash is not there", lambda place, _: (place / "record.bash").unlink()),
-    "mode": ("epilog has mode 0644", lambda place, _: (place / "epilog").chmod(0o644)),
+    "edited": (
+        "prolog is not what slurmkit put there",
+        "copy of what is yours.*install --force",
+        lambda place, _: (place / "prolog").write_text("x"),
+    ),
+    "gone": ("record.bash is not there", INSTALL, lambda place, _: (place / "record.bash").unlink()),
+    "mode": ("epilog has mode 0644", INSTALL, lambda place, _: (place / "epilog").chmod(0o644)),
     "setting": (
         "MAX_BYTES takes",
-        lambda place, _: (place / SETTINGS).write_text(f"STATE_DIR={place.parent}/state\nMAX_BYTES=1\n"),
+        f"delete the line in .*{SETTINGS}",
+        lambda place, _: (place / SETTINGS).write_text(f"STATE_DIR={place.parent}/state\nMAX_BYTES=4M\n"),
     ),
-    "open folder": ("of the hooks: .*0777", lambda place, _: place.chmod(0o777)),
-    "open state": ("of the records: .*0777", lambda place, _: (place.parent / "state").chmod(0o777)),
-    "not named": ("no Epilog that runs", lambda _, options: options.update(Epilog="(null)")),
-    "no flag": ("does not know PrologFlags=Alloc", lambda _, options: options.update(PrologFlags="(null)")),
-    "no end": ("PrologEpilogTimeout=8", lambda _, options: options.update(PrologEpilogTimeout="65534")),
-    "swept": ("drains nodes", lambda place, options: options.update(Epilog=f"{place}/*")),
+    "open folder": ("of the hooks: .*0777", "chmod go-w .*/ours", lambda place, _: place.chmod(0o777)),
+    "open state": (
+        "of the records: .*0777.*lead elsewhere",
+        "chmod go-w .*/state",
+        lambda place, _: (place.parent / "state").chmod(0o777),
+    ),
+    "not named": (
+        "no Epilog that runs",
+        "set Epilog=.*/ours/epilog in slurm.conf, and run scontrol reconfigure$",
+        lambda _, options: options.update(Epilog="(null)"),
+    ),
+    "mentioned": (
+        "cannot be said: .*site:1: rm -f",
+        "by its whole path, as a command of its own",
+        lambda place, options: options.update(Epilog=script(place, f"rm -f {place}/epilog")),
+    ),
+    "no flag": (
+        "does not know PrologFlags=Alloc",
+        "in slurm.conf",
+        lambda _, options: options.update(PrologFlags="(null)"),
+    ),
+    "no end": (
+        "PrologEpilogTimeout=8",
+        "in slurm.conf",
+        lambda _, options: options.update(PrologEpilogTimeout="65534"),
+    ),
+    "swept": (
+        "drains nodes",
+        "set Epilog=.*/ours/epilog in its place",
+        lambda place, options: options.update(Epilog=f"{place}/*"),
+    ),
 }
+
+
+def script(place: Path, text: str) -> str:
+    (place.parent / "site").write_text(text)
+    return str(place.parent / "site")
 
 
 @pytest.fixture
@@ -53,16 +90,62 @@ def options(place: Path) -> dict[str, str]:
 def test_all_is_well(place: Path) -> None:
     """No trouble where there is none; what slurm.conf lacks is not known where Slurm cannot be asked."""
     found = check(place, read_site(options(place), (22, 5)))
-    assert (found.troubles, found.lines, found.runs) == ((), (), {"prolog": True, "epilog": True})
+    assert found.as_json()["runs"] == {"prolog": True, "epilog": True}
+    assert (found.troubles, found.lines) == ((), ())
     unasked = check(place, None)
-    assert (unasked.troubles, unasked.lines, unasked.runs) == ((), None, None)
+    assert (unasked.troubles, unasked.lines, unasked.uses, unasked.notes) == ((), None, None, ())
+    assert unasked.as_json()["runs"] is None
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_told(place: Path, fault: str) -> None:
     """One line says where it is and what; nothing else is told."""
-    said, damage = FAULTS[fault]
+    said, _, damage = FAULTS[fault]
     settings = options(place)
     damage(place, settings)
     (trouble,) = check(place, read_site(settings, (22, 5))).troubles
-    assert re.search(said, trouble), trouble
+    assert re.search(said, trouble.what), trouble
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_has_its_remedy(place: Path, fault: str) -> None:
+    """Install is named where it mends the fault, and only there; else what a person has to do."""
+    _, remedy, damage = FAULTS[fault]
+    settings = options(place)
+    damage(place, settings)
+    (trouble,) = check(place, read_site(settings, (22, 5))).troubles
+    assert re.search(remedy, trouble.remedy), trouble
+    with contextlib.suppress(SlurmkitError):
+        install(place, None, force="--force" in trouble.remedy)
+    mended = not check(place, read_site(settings, (22, 5))).troubles
+    assert mended == (INSTALL in trouble.remedy)
+
+
+def test_a_folder_over_a_link(place: Path) -> None:
+    """It is the place that the link leads to, whichever of the two slurm.conf names."""
+    link = place.parent / "link"
+    link.symlink_to(place)
+    for named in (place, link):
+        found = check(link, read_site(options(named), (22, 5)))
+        assert (found.troubles, found.folder) == ((), place)
+
+
+def test_hooks_that_run_and_write_nothing_are_told(place: Path) -> None:
+    """No fault for sure, since a new node has run no job; but nobody is left to believe that it writes."""
+    site = read_site(options(place), (22, 5))
+    assert f"no record is in {place.parent}/state" in check(place, site).notes[0]
+    (place.parent / "state" / "n1").mkdir()
+    (place.parent / "state" / "n1" / "jobs.jsonl").write_text('{"time":5,"event":"end","job":3}\n')
+    assert check(place, site).notes == ()
+
+
+def test_a_slurmduser_that_cannot_write_is_told(place: Path) -> None:
+    """Hooks run as SlurmdUser and keep silent: whose folder it has to be is said beforehand."""
+    nobody = 64999
+    site = read_site({**options(place), "SlurmdUser": f"slurm({nobody})"}, (22, 5))
+    state = place.parent / "state"
+    remedies = [trouble.remedy for trouble in check(place, site).troubles]
+    assert f"chown {nobody} {state}" in remedies
+    state.chmod(0o700)
+    assert f"chmod o+x {state}" in [trouble.remedy for trouble in check(place, site).troubles]
+    assert f"chmod o+x {state}" not in remedies

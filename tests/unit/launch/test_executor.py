@@ -92,19 +92,34 @@ def test_sbatchs_own_words_are_repeated(tmp_path: Path, err: str, kind: type[Exc
         SlurmkitExecutor(tmp_path, run=Sbatch(1, "", err)).submit_script(_script(tmp_path))
 
 
+#: What sbatch says before it tries again, two minutes long, and the reason that it gives at the end.
+ALL_JOBS = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
+NO_RECORD = "sbatch: error: Slurm job queue full, sleeping and retrying\n"
+DISABLED = "sbatch: error: Job creation temporarily disabled, retrying\n"
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
 @pytest.mark.parametrize(
-    ("words", "advice"),
+    ("tried", "why", "advice"),
     [
-        ("Slurm temporarily unable to accept job, sleeping and retrying", "MaxJobCount"),
-        ("Invalid account or account/partition combination specified", "sacctmgr show assoc user="),
-        ("Invalid qos specification", "sacctmgr show assoc user="),
-        ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "sacctmgr show assoc"),
-        ("Invalid partition name specified", "mend the experiment"),
+        (ALL_JOBS, "Resource temporarily unavailable", "MaxJobCount"),
+        (NO_RECORD, "Unable to create job record, try again", "in some minutes"),
+        (DISABLED, "Requested nodes are busy", "in some minutes"),
+        ("", "Invalid account or account/partition combination specified", "sacctmgr show assoc user=$USER "),
+        ("", "Invalid qos specification", "sacctmgr show assoc user=$USER "),
+        ("sbatch: error: AssocMaxSubmitJobLimit\n", POLICY, "sacctmgr show assoc user=$USER "),
+        (ALL_JOBS, POLICY, "sacctmgr show assoc user=$USER "),
+        (ALL_JOBS, "Invalid partition name specified", "mend the experiment"),
+        ("sbatch: error: lua: Invalid account, so your default is taken\n", "Invalid partition name specified", "mend the experiment"),
+        ("sbatch: error: lua: the license server is away, retrying\n", "Unspecified error", "mend the experiment"),
     ],
 )  # fmt: skip
-def test_a_refusal_has_the_advice_for_its_kind(tmp_path: Path, words: str, advice: str) -> None:
-    """A full slurmctld mends itself, of a limit of accounting one can ask, and only the rest is the experiment's fault."""
-    err = f"sbatch: error: Batch job submission failed: {words}\n"
+def test_a_refusal_has_the_advice_for_its_kind(tmp_path: Path, tried: str, why: str, advice: str) -> None:
+    """A full slurmctld mends itself, of a limit of accounting one can ask, and only the rest is the experiment's fault.
+
+    The last line tells which it is, whatever sbatch said before it tried again.
+    """
+    err = f"{tried}sbatch: error: Batch job submission failed: {why}\n"
     with pytest.raises(SlurmRefusedError) as caught:
         SlurmkitExecutor(tmp_path, run=Sbatch(1, "", err)).submit_script(_script(tmp_path))
     assert advice in caught.value.hint
@@ -190,6 +205,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.answer: list[tuple[str, str]] | Exception = []
+        self.sacct_is_away = False
 
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         if isinstance(self.answer, Exception):
@@ -200,6 +216,8 @@ class Watched:
         ]
 
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+        if self.sacct_is_away:
+            raise SlurmUnavailableError("sacct")
         return []
 
 
@@ -222,6 +240,12 @@ def test_what_submitit_hears_of_its_jobs() -> None:
         assert heard([("0", "RUNNING"), ("1", "REQUEUE_HOLD")]) == [running, ("REQUEUE_HOLD", False)]
         assert heard(error) == [running, ("REQUEUE_HOLD", False)]
         watcher.clear()
+    slurm.sacct_is_away = True
+    heard([("0", "PENDING"), ("1", "RUNNING")])
+    assert heard([("0", "RUNNING")]) == [running, running], (
+        "squeue's word counts, sacct may know the other's end"
+    )
+    slurm.sacct_is_away = False
     assert heard([("0", "TIMEOUT")]) == [("TIMEOUT", True), ("FORGOTTEN", True)]
     slurm.answer = AssertionError("asked of jobs that have ended")
     watcher.update()

@@ -38,13 +38,21 @@ class Slurm:
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         return []
 
+    reason, nodes = "None", "n1"
+
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         if not self._states:
             raise SlurmUnavailableError("away")
         state = self._states[0] if len(self._states) == 1 else self._states.pop(0)
         if state == "away":
             raise SlurmUnavailableError(state)
-        rest = {"RestartCnt": "0", "Reason": "None", "NodeList": "n1", "Command": "", "State": state}
+        rest = {
+            "RestartCnt": "0",
+            "Reason": self.reason,
+            "NodeList": self.nodes,
+            "Command": "",
+            "State": state,
+        }
         return [{"ArrayJobID": "12", "ArrayTaskID": task, **rest} for task in self._tasks]
 
 
@@ -120,6 +128,34 @@ def test_a_follower_reads_on_until_the_job_has_ended(run: Run) -> None:
         ["12: COMPLETED"],
     )
     assert len(waits) > 6
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "nodes", "said"),
+    [
+        ("FAILED", "NonZeroExitCode", "n1", "has ended without having begun: FAILED NonZeroExitCode (on n1)"),
+        ("CANCELLED", "None", "", "has ended without having begun: CANCELLED"),
+        ("COMPLETED", "None", "n1", "has ended, and what it printed is not there: COMPLETED (on n1)"),
+        ("PENDING", "None", "", "has no log of point 0 yet: its job has not started"),
+        ("away", "None", "", "has no log of point 0 yet: its job has not started"),
+    ],
+)
+def test_a_job_that_could_not_start_is_not_waited_for(
+    run: Run, state: str, reason: str, nodes: str, said: str
+) -> None:
+    """A job that its node gave up has ended, and never printed: that is said, with the node, and a follower leaves."""
+    run.log(0).unlink()
+    slurm = Slurm(["N/A"], [state])
+    slurm.reason, slurm.nodes = reason, nodes
+    with pytest.raises(RunNotFoundError) as caught:
+        printed(run, 0, slurm)
+    assert caught.value.message.endswith(said)
+    if state in {"PENDING", "away"}:
+        return
+    waits: list[float] = []
+    _, told = followed(run, slurm, waits.append)
+    assert told[0].endswith(said), "and not that it is waited for"
+    assert sum(waits) < 10
 
 
 @pytest.mark.parametrize("kind", ["never submitted", "another cluster's"])

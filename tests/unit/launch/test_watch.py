@@ -216,6 +216,35 @@ def test_a_shell_that_got_sigterm_did_not_complete(run: Run) -> None:
     assert cancel_run(run, slurm) == [], "Slurm's own STOPPED goes on, this one has ended"
 
 
+@pytest.mark.parametrize(
+    ("record", "state", "said"),
+    [
+        ("", "LOST", "slurmctld has forgotten it, accounting does not answer, and it left no record"),
+        ('"exit": 0, "term": 1', "STOPPED", "SIGTERM came, exit code 0; slurmctld has forgotten why, and accounting does not answer"),
+        ('"exit": 3, "term": 0', "FAILED", "exit code 3"),
+    ],
+)  # fmt: skip
+def test_accounting_that_does_not_answer_may_know_more_later(
+    run: Run, record: str, state: str, said: str
+) -> None:
+    """Then it is not said that Slurm has forgotten a job; nothing is kept, and once it answers its word counts."""
+
+    class Away(Slurm):
+        def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
+            raise SlurmUnavailableError(",".join(job_ids))
+
+    if record:
+        (run.path / "exits" / "n1.jsonl").write_text(
+            f'{{"job": "12", "task": 0, "restart": 0, {record}, "time": 5}}\n'
+        )
+    first, second, _ = run_status(run, Away([row("12", "1", "RUNNING")]))
+    assert (first.state, first.reason) == (state, said)
+    assert second.state == "RUNNING", "what squeue knows is not lost"
+    assert run.ended() == {}
+    told = Slurm(history=[{"JobID": "12_0", "State": "TIMEOUT", "NodeList": "n1"}])
+    assert run_status(run, told)[0].state == "TIMEOUT"
+
+
 def test_a_job_id_of_somebody_else_is_not_ours(run: Run) -> None:
     """Ids are issued again: a job made from another script is neither shown nor cancelled as ours."""
     slurm = Slurm([row("12", str(task), "RUNNING", "/home/eve/precious.sh") for task in range(3)])

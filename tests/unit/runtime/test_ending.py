@@ -98,10 +98,17 @@ LOST = "requeue", Answer(1, "", "Unexpected message received for job 12_3\n")
         ),
         pytest.param(
             Stop.TERM,
-            [shows(**PREEMPTED), ("config", BUSY[1]), shows(**PREEMPTED), NEW, BY_REQUEUE],
+            [shows(**PREEMPTED), ("config", BUSY[1]), GOOD],
             0,
             True,
-            id="busy at the second question: asked again",
+            id="busy at the second question: the grace is short",
+        ),
+        pytest.param(
+            Stop.TERM,
+            [shows(**PREEMPTED), ("config", BUSY[1]), LOST, BUSY, shows(**REQUEUED)],
+            0,
+            True,
+            id="busy from the second question on, but done",
         ),
         pytest.param(Stop.TERM, [shows(**LIMIT), GOOD], 0, True, id="time limit"),
         pytest.param(Stop.USR1, [shows(), GOOD], 0, True, id="asked"),
@@ -146,6 +153,19 @@ def test_endings(stop: Stop, answers: list[tuple[str, Answer]], code: int, reque
     ending = end_life("12_3", stop, 0, fake, patience=patient())
     assert (ending.code, ending.requeued) == (code, requeued)
     assert not fake.expected, "a command was not run"
+
+
+def test_what_is_known_is_said_though_slurm_falls_silent() -> None:
+    """A preemption that could not be acted upon is told as one, and not as a stop without a cause."""
+    ending = end_life(
+        "12_3",
+        Stop.TERM,
+        0,
+        FakeSlurm("12_3", shows(**PREEMPTED), ("config", BUSY[1]), LOST, *[BUSY] * 23),
+        patience=patient(),
+    )
+    assert (ending.code, ending.cause, ending.requeued) == (75, Cause.PREEMPTED, False)
+    assert ending.words.startswith("preempted: could not requeue: ")
 
 
 def test_a_payload_that_only_failed_is_not_requeued() -> None:

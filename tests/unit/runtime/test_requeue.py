@@ -142,6 +142,14 @@ def test_errors_carry_slurms_own_words() -> None:
         show_job("12_3", says(question, "slurm_load_jobs error: Socket timed out on send/recv operation\n"))
 
 
+def test_what_answered_in_the_end_counts() -> None:
+    """A controller that has no name, or is dead, beside one that refused: the requeue is not asked for ten minutes."""
+    noise = 'scontrol: error: slurm_set_addr: Unable to resolve "no-such-backup"\nscontrol: error: connect: Connection refused\n'
+    refused = "Requested operation is presently disabled for job 12_3\n"
+    with pytest.raises(SlurmRefusedError, match="presently disabled"):
+        requeue("12_3", says(["scontrol", "requeue", "12_3"], noise + refused))
+
+
 def test_a_command_is_deaf_to_the_signals_of_the_job() -> None:
     """Slurm signals every process of the job at a requeue, also the scontrol that asked for it."""
     answer = run_command(["sh", "-c", "kill -TERM $$; kill -USR1 $$; kill -INT $$; echo alive"], 5)

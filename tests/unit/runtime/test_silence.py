@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slurmkit.runtime.silence import has_no_conf, is_unreachable, may_have_arrived
+from slurmkit.runtime.silence import (
+    has_no_conf,
+    holds_all_jobs,
+    is_unreachable,
+    may_have_arrived,
+    told,
+    tries_again,
+)
 
 DEAD = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n"
 CUT = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (receive failure)\n"
@@ -34,9 +41,28 @@ NO_NAME = (
     "sbatch: error: Unable to establish control machine address\n"
     "sbatch: error: Batch job submission failed: No error\n"
 )
+#: With exit code 0.
 NO_NAME_OF_DBD = (
     'sacct: error: slurm_set_addr: Unable to resolve "slurmdbd"\n'
+    "sacct: error: Error connecting, bad data: family = 0, port = 0\n"
+    "sacct: error: Sending PersistInit msg: No error\n"
     "sacct: error: DBD_GET_JOBS_COND failure: Unspecified error\n"
+)
+DBD_HANGS = (
+    "sacct: error: slurm_persist_conn_open: No response to persist_init\n"
+    "sacct: error: Sending PersistInit msg: Resource temporarily unavailable\n"
+    "sacct: error: Problem talking to the database: Resource temporarily unavailable\n"
+)
+#: With exit code 0.
+NO_NAME_FOR_SCANCEL = (
+    "scancel: error: Unable to establish control machine address\n"
+    "scancel: error: Kill job error on job id 1: No error\n"
+)
+#: What every command says first where a second SlurmctldHost has no name: the first one answers all the same.
+NO_BACKUP = (
+    "{0}: error: get_addr_info: getaddrinfo() fAiled: Name or service not known\n"
+    '{0}: error: slurm_set_addr: Unable to resolve "no-such-backup"\n'
+    "{0}: error: slurm_set_port: attempting to set port without address family\n"
 )
 NO_SOURCE = "scontrol: fatal: Could not establish a configuration source\n"
 
@@ -52,6 +78,9 @@ NO_SOURCE = "scontrol: fatal: Could not establish a configuration source\n"
         NO_DBD,
         NO_NAME,
         NO_NAME_OF_DBD,
+        DBD_HANGS,
+        NO_NAME_FOR_SCANCEL,
+        NO_BACKUP.format("sbatch") + DEAD,
         REQUEUE,
         NO_FILE,
         BAD_FILE,
@@ -73,6 +102,13 @@ def test_no_answer_is_silence(said: str) -> None:
         "Requested operation is presently disabled for job 24\n",
         "sbatch: error: Batch job submission failed: Invalid partition name specified\n",
         "sbatch: error: lua: ask for a partition of our slurm.conf\n",
+        NO_BACKUP.format("sbatch")
+        + "sbatch: error: Batch job submission failed: Invalid partition name specified\n",
+        NO_BACKUP.format("scontrol") + "Requested operation is presently disabled for job 24\n",
+        NO_BACKUP.format("squeue") + "slurm_load_jobs error: Invalid job id specified\n",
+        NO_BACKUP.format("scancel"),
+        "sbatch: error: lua: license server: Connection refused\nsbatch: error: Batch job submission failed: Unspecified error\n",
+        "sbatch: error: lua: license server: Connection timed out\nsbatch: error: Batch job submission failed: Unspecified error\n",
     ],
 )
 def test_a_no_is_an_answer(said: str) -> None:
@@ -102,3 +138,23 @@ def test_a_missing_slurm_conf_is_told_from_a_dead_slurmctld() -> None:
         False,
         False,
     ]
+
+
+def test_who_tries_again_is_told_from_who_looks_for_a_file() -> None:
+    """Three things sbatch tries again after; of one the number of jobs is the cause."""
+    full = [
+        "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying",
+        "sbatch: error: Slurm job queue full, sleeping and retrying",
+        "sbatch: error: Job creation temporarily disabled, retrying",
+    ]
+    assert all(map(tries_again, full))
+    assert [holds_all_jobs(said) for said in full] == [True, False, False]
+    assert not tries_again(NO_FILE)
+    assert not tries_again("sbatch: error: lua: the license server is away, retrying\n")
+
+
+def test_a_refusal_is_not_lost_among_look_ups() -> None:
+    """A name that nobody knows is looked up ten times, each with a line: a person reads what was said beside them."""
+    noise = NO_BACKUP.format("scontrol")
+    assert told(f"{noise}Invalid job id\n  specified\n") == "Invalid job id specified"
+    assert "no-such-backup" in told(noise), "where nothing else was said"
