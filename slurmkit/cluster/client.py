@@ -47,7 +47,7 @@ class SlurmClient(Protocol):
         ...
 
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
-        """What ``sacct`` knows of these jobs: nothing where there is no accounting, or it does not answer."""
+        """What ``sacct`` knows of these jobs: nothing where there is no accounting."""
         ...
 
     def cancel(self, job_ids: Sequence[str]) -> None:
