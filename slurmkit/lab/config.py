@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from slurmkit.errors import ConfigError
-from slurmkit.lab.places import DATABASE, Places, one_machine
+from slurmkit.lab.places import DATABASE, Places, numbered, one_machine
 
 __all__ = ["MAX_GPUS", "MAX_NODES", "LabShape", "LabSpec", "check_path", "lab_files", "release_name"]
 
@@ -164,7 +164,7 @@ def lab_files(spec: LabSpec, places: Places | None = None) -> dict[str, str]:
         The text of each file by its path under ``spec.root``.
     """
     if places is None:
-        ports = _numbered("", spec.node_ports[0], spec.node_ports[-1])
+        ports = numbered("", spec.node_ports[0], spec.node_ports[-1])
         places = one_machine(spec.root, spec.run, spec.user, ports)
     files = {
         "etc/slurm.conf": _slurm_conf(spec, places),
@@ -184,11 +184,6 @@ def lab_files(spec: LabSpec, places: Places | None = None) -> dict[str, str]:
 def release_name(release: tuple[int, int]) -> str:
     """Write a release as Slurm does: ``22.05``."""
     return f"{release[0]}.{release[1]:02}"
-
-
-def _numbered(prefix: str, first: int, last: int) -> str:
-    """Write a host list: ``n[1-4]``, or ``n1`` for one."""
-    return f"{prefix}{first}" if first == last else f"{prefix}[{first}-{last}]"
 
 
 def _slurm_conf(spec: LabSpec, places: Places) -> str:
@@ -255,13 +250,13 @@ def _node_lines(spec: LabSpec, places: Places) -> list[str]:
     gres = f" Gres=gpu:a100:{spec.shape.gpus}" if spec.shape.gpus else ""
     hardware = f"CPUs={CPUS_A_NODE} CoresPerSocket={CPUS_A_NODE} RealMemory={MIB_A_NODE}{gres}"
     lines = [f"NodeName={_nodes(spec, places)} {places.node}{hardware} State=UNKNOWN"]
-    if places.cloud:
-        lines.append(f"NodeName={_numbered('p', 1, places.cloud)} {hardware} State=CLOUD")
+    if places.cloud_nodes:
+        lines.append(f"NodeName={places.cloud_nodes} {hardware} State=CLOUD")
     return lines
 
 
 def _nodes(spec: LabSpec, places: Places) -> str:
-    return _numbered(places.prefix, 1, spec.shape.nodes)
+    return numbered(places.prefix, 1, spec.shape.nodes)
 
 
 def _parameters(spec: LabSpec, places: Places) -> list[str]:
@@ -289,15 +284,15 @@ def _accounting(spec: LabSpec, places: Places) -> list[str]:
 
 
 def _topology_conf(spec: LabSpec, places: Places) -> str:
-    ranges = [_numbered(places.prefix, first, last) for first, last in spec.shape.leaves]
-    if places.cloud:
-        ranges.append(_numbered("p", 1, places.cloud))
+    ranges = [numbered(places.prefix, first, last) for first, last in spec.shape.leaves]
+    if places.cloud_nodes:
+        ranges.append(places.cloud_nodes)
     leaves = [f"SwitchName=leaf{number} Nodes={names}" for number, names in enumerate(ranges, 1)]
-    return "\n".join([*leaves, f"SwitchName=spine Switches={_numbered('leaf', 1, len(leaves))}"]) + "\n"
+    return "\n".join([*leaves, f"SwitchName=spine Switches={numbered('leaf', 1, len(leaves))}"]) + "\n"
 
 
 def _gres_conf(spec: LabSpec, places: Places) -> str:
-    nodes = _nodes(spec, places) + (f",{_numbered('p', 1, places.cloud)}" if places.cloud else "")
+    nodes = _nodes(spec, places) + (f",{places.cloud_nodes}" if places.cloud_nodes else "")
     gpus = "".join(f"NodeName={nodes} Name=gpu Type=a100 File={device}\n" for device in spec.devices)
     return f"AutoDetect=off\n{gpus}"
 

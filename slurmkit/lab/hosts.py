@@ -1,7 +1,7 @@
 """``python -m slurmkit.lab.hosts FOLDER``: write the configuration of a lab whose daemons run on hosts of their own.
 
 Run where that Slurm is installed, since its release decides what is written. The keys and the password are
-made once: written again, with other options, the configuration still fits what runs.
+made once: written again, the configuration still fits what runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from slurmkit.lab.places import hosts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["GPU_DEVICES", "write"]
+__all__ = ["CLOUD_NODES", "NODES", "write"]
 
+#: As many as compose.yaml has.
+NODES, CLOUD_NODES = 8, 2
 #: On each host: the folder of slurmctld's state and of all logs, and that of sockets and spool.
 ROOT, RUN = "/var/lib/slurmlab", "/run/slurmlab"
-#: Of each host, where :func:`~slurmkit.lab.machine.fake_gpus` makes them.
-GPU_DEVICES = f"{ROOT}/dev"
 _PORT = 6817
 _ACCOUNTS = "slurm"
 #: Only slurmctld and slurmdbd, as _ACCOUNTS, may read these; munged has its own user.
@@ -58,21 +58,22 @@ def write(folder: Path, shape: LabShape, *, cloud: int) -> None:
         release=machine.read_release(slurmctld),
         user=_ACCOUNTS,
         port=_PORT,
-        devices=tuple(f"{GPU_DEVICES}/gpu{number}" for number in range(shape.gpus)),
+        devices=tuple(f"{ROOT}/dev/gpu{number}" for number in range(shape.gpus)),
     )
     folder.mkdir(parents=True, exist_ok=True)
     _once(folder / "munge.key", os.urandom(128))
     password = _once(folder / "storage.password", secrets.token_hex(16).encode()).decode()
     _once(folder / "jwt_hs256.key", os.urandom(32))
-    nodes = f"c[1-{shape.nodes}]" if shape.nodes > 1 else "c1"
     places = hosts(
-        nodes,
+        shape.nodes,
+        cloud,
         password=password,
         jwt_key=str(folder / "jwt_hs256.key"),
         programs="/usr/local/sbin",
-        cloud=cloud,
     )
-    files = {Path(path).name: text for path, text in lab_files(spec, places).items() if path.startswith("etc/")}
+    files = {
+        Path(path).name: text for path, text in lab_files(spec, places).items() if path.startswith("etc/")
+    }
     # slurm.conf last: where it is, all is.
     for name in sorted(files, key="slurm.conf".__eq__):
         _replace(folder / name, files[name].encode())
@@ -100,25 +101,9 @@ def _main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m slurmkit.lab.hosts", description=__doc__)
     parser.add_argument("folder", type=Path, help="that all hosts see as /etc/slurm")
     parser.add_argument("--name", default="lab", help="of the cluster")
-    parser.add_argument("--nodes", type=int, default=8, help="c1 and up")
-    parser.add_argument("--gpus", type=int, default=4, help="fake gpu:a100 of each")
-    parser.add_argument("--leaf", type=int, default=4, help="nodes under one leaf switch")
-    parser.add_argument("--cloud", type=int, default=0, help="nodes p1 and up that come when they are wanted")
-    parser.add_argument("--no-accounting", action="store_true", help="without slurmdbd")
-    parser.add_argument("--user-signal", action="store_true", help="a preempted job gets its --signal")
-    parser.add_argument("--extra", default="", help="lines added to slurm.conf")
     asked = parser.parse_args(argv)
     try:
-        shape = LabShape(
-            name=asked.name,
-            nodes=asked.nodes,
-            gpus=asked.gpus,
-            leaf=asked.leaf,
-            accounting=not asked.no_accounting,
-            user_signal=asked.user_signal,
-            extra=asked.extra,
-        )
-        write(asked.folder, shape, cloud=asked.cloud)
+        write(asked.folder, LabShape(name=asked.name, nodes=NODES, accounting=True), cloud=CLOUD_NODES)
     except SlurmkitError as error:
         print(error.report(), file=sys.stderr)
         return error.exit_code

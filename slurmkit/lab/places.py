@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DATABASE", "Places", "hosts", "one_machine"]
+__all__ = ["DATABASE", "Places", "hosts", "numbered", "one_machine"]
 
 #: In MariaDB.
 DATABASE = "slurm_acct_db"
@@ -35,7 +35,7 @@ class Places:
         accounting_lines: of slurm.conf, where there is slurmdbd.
         database_lines: of slurmdbd.conf.
         grants: what MariaDB is told once the database exists.
-        cloud: so many nodes more, ``p1`` and up, which are off until a job of partition ``cloud`` wants them.
+        cloud_nodes: more of them, which are off until a job of partition ``cloud`` wants them; a host list.
     """
 
     prefix: str
@@ -53,7 +53,12 @@ class Places:
     accounting_lines: tuple[str, ...]
     database_lines: tuple[str, ...]
     grants: str
-    cloud: int = 0
+    cloud_nodes: str = ""
+
+
+def numbered(prefix: str, first: int, last: int) -> str:
+    """Write a host list: ``n[1-4]``, or ``n1`` for one."""
+    return f"{prefix}{first}" if first == last else f"{prefix}[{first}-{last}]"
 
 
 def one_machine(root: str, run: str, user: str, ports: str) -> Places:
@@ -100,18 +105,18 @@ def one_machine(root: str, run: str, user: str, ports: str) -> Places:
     )
 
 
-def hosts(nodes: str, *, password: str, jwt_key: str, programs: str, cloud: int) -> Places:
+def hosts(nodes: int, cloud: int, *, password: str, jwt_key: str, programs: str) -> Places:
     """Each daemon on a host of its own, found by its name, with the system's munged.
 
     Preemption goes by QOS, and the limits of associations and QOS are enforced, as sites with accounting have
     it. Prolog and Epilog are not there: an admin installs them.
 
     Args:
-        nodes: those that are always there, as Slurm writes a host list.
+        nodes: how many are always there, ``c1`` and up.
+        cloud: how many more come when they are wanted, ``p1`` and up; at least one.
         password: of slurmdbd in MariaDB.
         jwt_key: the file with the key of the tokens for slurmrestd.
         programs: the folder of ``resume`` and ``suspend``, which turn cloud nodes on and off.
-        cloud: how many of those there are.
     """
     token = ("AuthAltTypes=auth/jwt", f"AuthAltParameters=jwt_key={jwt_key}")
     power = (
@@ -122,9 +127,9 @@ def hosts(nodes: str, *, password: str, jwt_key: str, programs: str, cloud: int)
         "SuspendTime=INFINITE",
         "DebugFlags=Power",
     )
-    on_demand = f"PartitionName=cloud Nodes=p[1-{cloud}] MaxTime=INFINITE SuspendTime=15"
+    prefix, cloud_nodes = "c", numbered("p", 1, cloud)
     return Places(
-        prefix="c",
+        prefix=prefix,
         controller="slurmctld",
         database="slurmdbd",
         user="slurm",
@@ -132,12 +137,12 @@ def hosts(nodes: str, *, password: str, jwt_key: str, programs: str, cloud: int)
         munge="",
         node="",
         spool="spool",  # 22.05 looks for the configuration of a configless node in a folder without its name
-        parameters=("enable_configless", *(("cloud_dns",) if cloud else ())),
-        controller_lines=(*token, "SlurmdTimeout=20", *(power if cloud else ())),
+        parameters=("enable_configless", "cloud_dns"),
+        controller_lines=(*token, "SlurmdTimeout=20", *power),
         preemption_lines=("PreemptType=preempt/qos",),
         partition_lines=(
-            f"PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE",
-            *((on_demand,) if cloud else ()),
+            f"PartitionName=main Nodes={numbered(prefix, 1, nodes)} Default=YES MaxTime=INFINITE",
+            f"PartitionName=cloud Nodes={cloud_nodes} MaxTime=INFINITE SuspendTime=15",
         ),
         accounting_lines=("AccountingStorageEnforce=associations,limits,qos",),
         database_lines=(*token, "StorageHost=db", f"StorageUser={_DATABASE_USER}", f"StoragePass={password}"),
@@ -145,5 +150,5 @@ def hosts(nodes: str, *, password: str, jwt_key: str, programs: str, cloud: int)
             f"CREATE USER IF NOT EXISTS {_DATABASE_USER}@'%' IDENTIFIED BY '{password}';\n"
             f"GRANT ALL ON {DATABASE}.* TO {_DATABASE_USER}@'%';\n"
         ),
-        cloud=cloud,
+        cloud_nodes=cloud_nodes,
     )

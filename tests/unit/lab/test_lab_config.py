@@ -122,14 +122,14 @@ def test_a_place_that_cannot_work_is_refused(change: dict[str, object], words: s
 @pytest.mark.parametrize("release", [(22, 5), (24, 11), (26, 5)], ids=["22.05", "24.11", "26.05"])
 def test_lab_of_hosts_of_each_release(release: tuple[int, int], golden: Callable[[str, str], None]) -> None:
     """With a host for each daemon only what depends on that differs. Renew: as above."""
-    places = hosts("c[1-8]", password="secret", jwt_key="/etc/slurm/jwt.key", programs="/site", cloud=2)  # noqa: S106
+    places = hosts(8, 2, password="secret", jwt_key="/etc/slurm/jwt.key", programs="/site")  # noqa: S106
     made = lab_files(spec(release, accounting=True, user_signal=True), places)
     golden(f"lab/hosts-{release[0]}.{release[1]:02}.conf", as_one_text(made))
 
 
 def test_slurmctld_parameters_are_one_line() -> None:
     """Slurmctld takes the last of two such lines: what hosts need and what a user's signal needs share one."""
-    places = hosts("c[1-8]", password="", jwt_key="/key", programs="/site", cloud=2)
+    places = hosts(8, 2, password="", jwt_key="/key", programs="/site")
     conf = lab_files(spec((22, 5), accounting=True, user_signal=True), places)["etc/slurm.conf"]
     lines = [line for line in conf.splitlines() if line.startswith("SlurmctldParameters=")]
     assert lines == ["SlurmctldParameters=enable_configless,cloud_dns,preempt_send_user_signal"]

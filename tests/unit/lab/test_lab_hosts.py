@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from slurmkit.lab import hosts, machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
+
+ROOT = Path(__file__).parents[3]
 SECRETS = {"munge.key", "jwt_hs256.key", "slurmdbd.conf", "mariadb.sql", "storage.password"}
 
 
@@ -36,7 +39,7 @@ def test_secrets_are_for_few_eyes(write: Callable[..., dict[str, bytes]], tmp_pa
     """Keys and passwords are nobody else's to read, whatever the mask; the rest is everybody's."""
     mask = os.umask(0)
     try:
-        made = write("--cloud", "2")
+        made = write()
     finally:
         os.umask(mask)
     assert set(made) > SECRETS
@@ -50,17 +53,46 @@ def test_secrets_are_for_few_eyes(write: Callable[..., dict[str, bytes]], tmp_pa
 
 
 def test_written_again_it_fits_what_runs(write: Callable[..., dict[str, bytes]]) -> None:
-    """Other options change the configuration; munged, slurmdbd and MariaDB go on with the keys they have."""
+    """munged, slurmdbd and MariaDB go on with the keys they have."""
     before = write()
-    after = write("--user-signal", "--extra", "MaxJobCount=10")
+    after = write("--name", "other")
     assert all(before[name] == after[name] for name in SECRETS)
-    assert b"PreemptParameters=send_user_signal" in after["slurm.conf"]
-    assert after["slurm.conf"].endswith(b"\nMaxJobCount=10\n")
+    assert b"ClusterName=other" in after["slurm.conf"]
 
 
-def test_a_bad_shape_writes_nothing(
+def test_slurm_conf_says_that_all_is_there(
+    write: Callable[..., dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that is cut short anywhere leaves no slurm.conf, by which the next one knows to write all of it."""
+    real, count = hosts._replace, len(write())
+    for stop in range(count):
+        left = iter(range(stop))
+
+        def replace(path: Path, content: bytes, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            real(path, content)
+
+        for path in (tmp_path / "slurm").iterdir():
+            path.unlink()
+        monkeypatch.setattr(hosts, "_replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            hosts._main([str(tmp_path / "slurm")])
+        assert not (tmp_path / "slurm" / "slurm.conf").exists(), stop
+
+
+def test_a_bad_name_writes_nothing(
     write: Callable[..., dict[str, bytes]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error is one line and a hint, as everywhere."""
-    assert write("--nodes", "0", code=2) == {}
-    assert "--nodes: 0 is not accepted" in capsys.readouterr().err
+    assert write("--name", "no name", code=2) == {}
+    assert "--name: 'no name' names no lab" in capsys.readouterr().err
+
+
+def test_there_are_as_many_hosts_as_nodes() -> None:
+    """What slurm.conf names is what the composed file starts."""
+    composed = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
+    names = {name for name, host in composed["services"].items() if host["command"] == "slurmd"}
+    assert names == {f"c{n + 1}" for n in range(hosts.NODES)} | {
+        f"p{n + 1}" for n in range(hosts.CLOUD_NODES)
+    }
