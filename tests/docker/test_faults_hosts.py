@@ -181,6 +181,7 @@ def test_a_full_disk_of_the_checkpoints(cluster: Cluster, alice: Person) -> None
     prepare(alice)
     root = "/tmp/checkpoints"
     words = ("resources.nodelist=c2", "trainer.checkpoint.every=1", f"trainer.checkpoint.root={root}")
+    undisturbed = Training(alice, alice.submit(*SMALL, "resources.nodelist=c1", "env.vars.TEST_PAUSE='0'"))
     run = Training(alice, alice.submit(*SMALL, *words, "env.vars.TEST_PAUSE='0.3'"))
     run.wait_step(3)
     fill(cluster, "c2", "/tmp/fill")
@@ -199,7 +200,8 @@ def test_a_full_disk_of_the_checkpoints(cluster: Cluster, alice: Person) -> None
     cluster.wait_state(again.stdout.strip(), "COMPLETED", timeout=120)
     (resumed,) = run.events("resume")
     assert resumed["step"] == max(int(path.split("/")[-2].partition("-")[2]) for path in committed)
-    assert len(run.proof()["losses"]) == run.proof()["steps"]
+    assert undisturbed.wait_ended() == "COMPLETED"
+    assert run.proof() == undisturbed.proof()
 
 
 @pytest.mark.feature("The folder of runs is full: submit names it, and leaves no folder and no job")

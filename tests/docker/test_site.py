@@ -71,7 +71,7 @@ def test_a_configless_node(cluster: Cluster, alice: Person) -> None:
 
 @pytest.mark.feature("A host with no slurm.conf and no slurmd: exit code 4, and what to set")
 def test_a_host_without_any_configuration(cluster: Cluster, alice: Person) -> None:
-    """Where nothing says which cluster is meant the user is told what to set; with SLURM_CONF_SERVER it works."""
+    """Where nothing says which cluster is meant the user is told what to set, and nothing is left behind."""
     bare = {"host": "s3", "SLURM_CONF": "", "code": None}
     cluster.run("mkdir", "-p", alice.cwd, host="s3")
     cluster.run("chown", "alice", alice.cwd, host="s3")
