@@ -1,0 +1,59 @@
+"""How the page of compatibility is made of what the tests on the clusters left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from compatibility import RELEASES, Results, load, render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAB = "=========== 118 passed, 2 skipped in 301.10s (0:05:01) ==========="
+
+
+def leave(folder: Path, *releases: str, complete: bool = True, lab: str = LAB) -> None:
+    """What a run on each release leaves."""
+    for release in releases:
+        results = Results(release, f"{release}.5", "Debian", "2026-01-02", up=18, complete=complete)
+        results.add("Sweeps", "passed")
+        results.add("Sweeps", "failed" if release == "24.11" else "passed")
+        results.add("Sweeps", "passed")
+        if release != "22.05":
+            results.differs(
+                "Who requeues", f"it does, {release}", handled="slurmkit/runtime/ending.py:end_life"
+            )
+        results.save(folder)
+        (folder / f"{release}.lab.log").write_text(f"...\n{lab}\n" if lab else "")
+
+
+def test_a_feature_is_as_good_as_its_worst_test(tmp_path: Path) -> None:
+    """One failed test of several says no, for that release alone; what differs stands beside the code for it."""
+    leave(tmp_path, *RELEASES)
+    page = render(load(tmp_path))
+    assert "| Sweeps | yes | **no** | yes |" in page
+    assert "| The lab tests, on nodes emulated in one container | 118 passed, 2 skipped |" in page
+    row = "| Who requeues | - | it does, 24.11 | it does, 26.05 | `slurmkit/runtime/ending.py:end_life` |"
+    assert row in page
+
+
+def test_a_run_that_left_tests_out_writes_no_page(tmp_path: Path) -> None:
+    """A missing release, a run of some tests, and lab tests that did not end are each named with the command that mends it."""
+    leave(tmp_path, "22.05", "26.05")
+    with pytest.raises(SystemExit, match=r"no run on 24\.11: make test-docker SLURM=24\.11"):
+        load(tmp_path)
+    for left in ({"complete": False}, {"lab": ""}):
+        leave(tmp_path, "24.11", **left)
+        with pytest.raises(SystemExit, match=r"24\.11 left tests out"):
+            load(tmp_path)
+
+
+def test_a_difference_names_code_that_is_there() -> None:
+    """A place that was renamed, or never was, fails the test that notes the difference."""
+    results = Results("22.05")
+    for nowhere in ("slurmkit/runtime/ending.py", "slurmkit/runtime/ending.py:no_such_name"):
+        with pytest.raises(AssertionError, match="ending"):
+            results.differs("topic", "seen", handled=nowhere)
+    with pytest.raises(FileNotFoundError):
+        results.differs("topic", "seen", handled="slurmkit/nowhere.py:name")
