@@ -4,7 +4,6 @@
 set -euo pipefail
 suite=$1
 image=debian:$suite-slim
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 docker image inspect "$image" >/dev/null 2>&1 && exit 0
 echo "base: $image is not here: pulling it" >&2
@@ -17,6 +16,11 @@ for program in debootstrap tar; do
   }
 done
 [ "$(id -u)" -eq 0 ] || { echo "base: $image cannot be pulled; to make it by debootstrap, run this as root" >&2; exit 1; }
+
+# Packages come from where this machine has its own, if it is a Debian.
+# shellcheck disable=SC2016 # apt-get itself reads $(…)
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null | head -n 1)}
+[ -n "$mirror" ] || { echo "base: no mirror of Debian is known here: set DEBIAN_MIRROR to the address of one" >&2; exit 1; }
 
 # An older debootstrap does not know newer suites by name; they are all made as sid is.
 script=/usr/share/debootstrap/scripts/$suite

@@ -15,6 +15,7 @@ from slurmkit.errors import ConfigError
 __all__ = [
     "UNLIMITED",
     "Gres",
+    "fits_conf",
     "format_duration",
     "format_memory",
     "parse_duration",
@@ -181,3 +182,8 @@ def _gres(item: str) -> Gres | None:
     return Gres(
         match["name"], match["type"] or "", int(match["count"] or 1) * _TIMES[(match["unit"] or "").upper()]
     )
+
+
+def fits_conf(path: str) -> bool:
+    """Whether slurm.conf can hold an absolute path as it is: it knows no quotes, nor does the glob(3) that slurmd finds hooks by."""
+    return re.fullmatch(r"/[A-Za-z0-9/._+@-]*", path) is not None

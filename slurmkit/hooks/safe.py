@@ -6,13 +6,13 @@ import contextlib
 import errno
 import os
 import pwd
-import re
 import stat
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import MissingProgramError, SlurmkitError, UsageError
+from slurmkit.units import fits_conf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +35,6 @@ RUN = "could replace what slurmd runs at every job"
 WRITTEN = "could lead elsewhere what slurmd writes at every job"
 
 _OLDEST_BASH = (4, 2)
-#: What slurm.conf takes unquoted, and slurmd's glob(3) takes as itself.
-_UNREADABLE = re.compile(r"[^A-Za-z0-9/._+@-]")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _FREE = "free some space there, and do it again"
 _HINTS = {
@@ -66,7 +64,7 @@ def check_folder(folder: Path, option: str, harm: str, owner: int = 0) -> None:
         UsageError: if Slurm could not read the path, or it is a link or no folder.
         SlurmkitError: if somebody else owns it or a folder above it, or may write there, or nothing can be run there.
     """
-    if _UNREADABLE.search(str(folder)):
+    if not fits_conf(str(folder)):
         raise UsageError(
             f"{option}: slurm.conf cannot hold the path {str(folder)!r} as it is",
             f"use an absolute path of letters, digits and any of / . _ + @ - for {option}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from slurmkit.errors import ConfigError
 from slurmkit.lab.places import DATABASE, Places, numbered, one_machine
+from slurmkit.units import fits_conf
 
 __all__ = ["MAX_GPUS", "MAX_NODES", "LabShape", "LabSpec", "check_path", "lab_files", "release_name"]
 
@@ -19,7 +20,6 @@ CPUS_A_NODE = 8
 MIB_A_NODE = 16000
 
 _LOWEST_PORT, _HIGHEST_PORT = 1024, 65535
-_UNREADABLE = re.compile(r"[^A-Za-z0-9/._+@-]")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,19}")
 _OLDEST = (22, 5)
 _PREEMPT_PARAMETERS_SINCE = (24, 11)
@@ -146,7 +146,7 @@ def check_path(path: str) -> None:
     Raises:
         ConfigError: if it is relative, or has other characters than Slurm takes.
     """
-    if not path.startswith("/") or _UNREADABLE.search(path):
+    if not fits_conf(path):
         raise ConfigError(
             f"SLURMKIT_LAB_DIR: Slurm cannot read the path {path!r} in its configuration",
             "set SLURMKIT_LAB_DIR to an absolute path of letters, digits and any of / . _ + @ -",

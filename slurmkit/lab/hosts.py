@@ -107,6 +107,9 @@ def _main(argv: Sequence[str]) -> int:
     except SlurmkitError as error:
         print(error.report(), file=sys.stderr)
         return error.exit_code
+    except (OSError, LookupError) as error:  # a folder that cannot be written, or a package's user is missing
+        print(f"{asked.folder}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

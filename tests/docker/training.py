@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster import ENDED
 from polling import wait_until
+from tiny import TINY
 
 if TYPE_CHECKING:
     from cluster import Person
@@ -26,12 +27,7 @@ SMALL = (
     "resources.cpus_per_task=1",
     "resources.mem=2G",
     "resources.time=10",
-    "model=gpt",
-    "model._target_=paused.PausedGPT",
-    "model.layers=2",
-    "model.width=32",
-    "data=text",
-    "data.context=32",
+    *TINY,
     "data.workers=0",
     f"trainer.steps={STEPS}",
     f"trainer.batch_size={BATCH}",

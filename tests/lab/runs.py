@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from command import slurmkit
 from polling import wait_until
+from tiny import TINY
 
 from slurmkit.launch.ledger import Run
 from slurmkit.runtime.records import read_json, read_json_lines
@@ -34,12 +35,7 @@ SMALL = [
     "resources.mem=2G",
     "resources.time=10",
     "requeue.signal_lead=20",
-    "model=gpt",
-    "model._target_=paused.PausedGPT",
-    "model.layers=2",
-    "model.width=32",
-    "data=text",
-    "data.context=32",
+    *TINY,
     "data.workers=1",
     f"trainer.steps={STEPS}",
     "trainer.batch_size=16",

@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "compiler": {*_FLOOR, "runtime", "config", "cluster", "__init__"},
     "launch": {*_FLOOR, "runtime", "config", "cluster", "compiler", "__init__"},
     "lab": _FLOOR,
-    "hooks": {"errors", "paths", "runtime"},
+    "hooks": {*_FLOOR, "runtime"},
     "cli": {*_FLOOR, "runtime", "config", "cluster", "compiler", "launch", "lab", "hooks", "__init__"},
     "_plugins": {*_FLOOR, "runtime", "config", "cluster", "compiler", "launch", "__init__"},
     "trainer": {*_FLOOR, "runtime", "config"},

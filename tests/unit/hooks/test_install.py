@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,18 +18,11 @@ from slurmkit.errors import MissingProgramError, SlurmkitError
 from slurmkit.hooks import files, safe, trial
 from slurmkit.hooks.install import install, uninstall
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ROOT = Path(__file__).parents[3]
 NAMES = ["record.bash", "prolog", "epilog"]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "etc" / "slurmkit"
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> str:
-    return str(tmp_path / "state")
 
 
 def names(folder: Path) -> list[str]:
@@ -50,6 +44,20 @@ def older(place: Path) -> None:
         (place / name).write_bytes(content)
         digests[name] = files.digest(content)
     (place / files.MANIFEST).write_text(json.dumps({"version": 1, "sha256": digests}))
+
+
+def before_the_move_of(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], object]
+) -> None:
+    """Let something happen to the staging folder just before a file is renamed into place."""
+    real = Path.replace
+
+    def replace(path: Path, target: Path) -> Path:
+        if target == place / name and path.parent.parent == place:
+            act(path.parent)
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
 
 
 def states(place: Path) -> dict[str, str]:
@@ -232,14 +240,11 @@ def test_one_that_cannot_be_moved_takes_the_others_back(
         install(place, state)
         older(place)
     before = tree(place.parent.parent)
-    real = Path.replace
 
-    def replace(path: Path, target: Path) -> Path:
-        if target == place / stop and path.parent.parent == place:
-            raise error
-        return real(path, target)
+    def fail(_: Path) -> None:
+        raise error
 
-    monkeypatch.setattr(Path, "replace", replace)
+    before_the_move_of(stop, place, monkeypatch, fail)
     with pytest.raises((SlurmkitError, KeyboardInterrupt)):
         install(place, state)
     assert tree(place.parent.parent) == before
@@ -254,14 +259,7 @@ def test_a_staging_folder_that_is_gone(
         install(place, state)
         older(place)
     before = tree(place.parent.parent)
-    real = Path.replace
-
-    def replace(path: Path, target: Path) -> Path:
-        if target == place / "prolog" and path.parent.parent == place:
-            shutil.rmtree(path.parent)
-        return real(path, target)
-
-    monkeypatch.setattr(Path, "replace", replace)
+    before_the_move_of("prolog", place, monkeypatch, shutil.rmtree)
     with pytest.raises(SlurmkitError, match=r"No such file.*nothing was changed"):
         install(place, state)
     assert tree(place.parent.parent) == before

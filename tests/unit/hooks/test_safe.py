@@ -10,16 +10,6 @@ from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.hooks.install import install
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "etc" / "slurmkit"
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> str:
-    return str(tmp_path / "state")
-
-
 @pytest.mark.parametrize(
     "path", ["/opt/with blank", "/opt/star*", "/opt/quo'te", '/opt/"', "/opt/#x", "/opt/ü"]
 )

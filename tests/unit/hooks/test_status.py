@@ -98,22 +98,13 @@ def test_all_is_well(place: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_told(place: Path, fault: str) -> None:
-    """One line says where it is and what; nothing else is told."""
-    said, _, damage = FAULTS[fault]
+def test_each_fault_is_told_with_its_remedy(place: Path, fault: str) -> None:
+    """One line says where it is and what; install is named where it mends it, and only there."""
+    said, remedy, damage = FAULTS[fault]
     settings = options(place)
     damage(place, settings)
     (trouble,) = check(place, read_site(settings, (22, 5))).troubles
     assert re.search(said, trouble.what), trouble
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_has_its_remedy(place: Path, fault: str) -> None:
-    """Install is named where it mends the fault, and only there; else what a person has to do."""
-    _, remedy, damage = FAULTS[fault]
-    settings = options(place)
-    damage(place, settings)
-    (trouble,) = check(place, read_site(settings, (22, 5))).troubles
     assert re.search(remedy, trouble.remedy), trouble
     with contextlib.suppress(SlurmkitError):
         install(place, None, force="--force" in trouble.remedy)

@@ -89,6 +89,19 @@ def test_a_bad_name_writes_nothing(
     assert "--name: 'no name' names no lab" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file in its place, or an account that no package has made, are no traceback."""
+    monkeypatch.setattr(machine, "read_release", lambda _: (24, 11))
+    (tmp_path / "file").touch()
+    assert hosts._main([str(tmp_path / "file")]) == 1
+    assert "File exists" in capsys.readouterr().err
+    monkeypatch.setattr(hosts, "_SECRETS", {"munge.key": "no-such-account"})
+    assert hosts._main([str(tmp_path / "new")]) == 1
+    assert "no-such-account" in capsys.readouterr().err
+
+
 def test_there_are_as_many_hosts_as_nodes() -> None:
     """What slurm.conf names is what the composed file starts."""
     composed = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())

@@ -13,6 +13,7 @@ import pytest
 import runner
 from here import After, lines, train_here
 from ranks import fed, proof, started
+from tiny import TINY
 
 from slurmkit.runtime.jobenv import JobEnv
 from trainer.checkpoint import CheckpointStore
@@ -25,12 +26,7 @@ if TYPE_CHECKING:
     from slurmkit.runtime.signals import SignalFlags
 
 GPT = [
-    "model=gpt",
-    "model._target_=paused.PausedGPT",
-    "model.layers=2",
-    "model.width=32",
-    "data=text",
-    "data.context=32",
+    *TINY,
     "trainer.batch_size=18",  # over 8 passes: not evenly
     "trainer.accumulate=2",
 ]
