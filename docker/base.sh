@@ -17,17 +17,13 @@ for program in debootstrap tar; do
 done
 [ "$(id -u)" -eq 0 ] || { echo "base: $image cannot be pulled; to make it by debootstrap, run this as root" >&2; exit 1; }
 
-# Packages come from where this machine has its own, if it is a Debian.
-# shellcheck disable=SC2016 # apt-get itself reads $(…)
-mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null | head -n 1)}
-[ -n "$mirror" ] || { echo "base: no mirror of Debian is known here: set DEBIAN_MIRROR to the address of one" >&2; exit 1; }
-
-# An older debootstrap does not know newer suites by name; they are all made as sid is.
+# From DEBIAN_MIRROR, or debootstrap's own where that is not set. An older debootstrap does not know newer suites by
+# name; they are all made as sid is.
 script=/usr/share/debootstrap/scripts/$suite
 [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
 folder=$(mktemp -d)
 trap 'rm -rf --one-file-system "$folder"' EXIT
-echo "base: it cannot be pulled: making $image with debootstrap from $mirror" >&2
-debootstrap --variant=minbase "$suite" "$folder/root" "$mirror" "$script" >"$folder/log" 2>&1 ||
+echo "base: it cannot be pulled: making $image with debootstrap" >&2
+debootstrap --variant=minbase "$suite" "$folder/root" "${DEBIAN_MIRROR:-}" "$script" >"$folder/log" 2>&1 ||
   { tail -n 20 "$folder/log" >&2; echo "base: debootstrap failed" >&2; exit 1; }
 tar -C "$folder/root" -c . | docker import - "$image" >/dev/null
