@@ -87,6 +87,17 @@ class Results:
         assert name in text, f"{handled}: there is no {name!r} in {path}"
         self.differences.append({"topic": topic, "seen": seen, "handled": handled})
 
+    def is_whole(self, *, chosen: bool, files: set[Path], left: set[str]) -> bool:
+        """Whether nothing was left out.
+
+        Args:
+            chosen: whether some tests were asked for by name or mark.
+            files: of the tests that were collected.
+            left: tests that did not run to their end, as after Ctrl-C.
+        """
+        all_files = files == set(Path(__file__).parent.glob("test_*.py"))
+        return all_files and self.up > 0 and not chosen and not left
+
     def save(self, folder: Path = RESULTS) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.release}.json").write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")

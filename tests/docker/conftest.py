@@ -157,10 +157,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Leave what was found for the page; it is whole only if every test of the folder has run to its end."""
     results, config = session.config.stash[_RESULTS], session.config
-    chosen = config.option.keyword or config.option.markexpr or config.option.deselect
-    files = {item.path for item in session.items} == set(Path(__file__).parent.glob("test_*.py"))
-    ended = {item.nodeid for item in session.items} == config.stash[_DONE]
-    results.complete = bool(files and ended and results.up and not chosen)
+    results.complete = results.is_whole(
+        chosen=bool(config.option.keyword or config.option.markexpr or config.option.deselect),
+        files={item.path for item in session.items},
+        left={item.nodeid for item in session.items} - config.stash[_DONE],
+    )
     results.date = dt.datetime.now(tz=dt.timezone.utc).strftime("%Y-%m-%d")
     if results.slurm:
         results.save()

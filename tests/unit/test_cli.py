@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from slurmkit.cli import main
+
 SLURMKIT = Path(sys.executable).parent / "slurmkit"
 
 
@@ -179,3 +181,14 @@ def test_nohup_is_kept(tmp_path: Path) -> None:
         assert follower.stdout.readline() == "after\n"
         follower.send_signal(signal.SIGTERM)
     assert follower.returncode == 130
+
+
+def test_nobody_listens_at_last() -> None:
+    """What could not be written is given up, so that Python does not try again at its end (3.13: code 120)."""
+    reading, writing = os.pipe()
+    with open(writing, "w", encoding="utf-8") as stream:  # noqa: PTH123 - of a descriptor
+        stream.write("lost")
+        os.close(reading)
+        main._flush_at_last(stream)
+        stream.write("more")
+        stream.flush()

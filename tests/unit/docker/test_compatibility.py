@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from compatibility import RELEASES, Results, load, render
+from compatibility import RELEASES, ROOT, Results, load, render
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,3 +57,14 @@ def test_a_difference_names_code_that_is_there() -> None:
             results.differs("topic", "seen", handled=nowhere)
     with pytest.raises(FileNotFoundError):
         results.differs("topic", "seen", handled="slurmkit/nowhere.py:name")
+
+
+@pytest.mark.parametrize(
+    "lacks", [{}, {"chosen": True}, {"files": set()}, {"left": {"test_core.py::test_it"}}, {"up": 0}]
+)
+def test_a_run_is_whole_only_if_nothing_was_left_out(lacks: dict[str, Any]) -> None:
+    """By name, by Ctrl-C, by a file alone, or on a cluster that was there already: each is a part of a run."""
+    results = Results("22.05", up=lacks.pop("up", 18))
+    files = set((ROOT / "tests" / "docker").glob("test_*.py"))
+    whole = not lacks and results.up > 0
+    assert results.is_whole(**{"chosen": False, "files": files, "left": set(), **lacks}) is whole
