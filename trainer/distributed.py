@@ -43,6 +43,9 @@ _LOOK_SECONDS = 0.5
 _CONNECT_SECONDS = 10.0
 #: Longer than any save takes: the others wait in a collective while rank 0 writes.
 _COLLECTIVE = timedelta(minutes=30)
+#: The groups of lives that have ended. PyTorch before 2.8 joins gloo's threads where a group goes, and holds the GIL
+#: meanwhile; a thread that is just letting go of its last tensor waits for the GIL: the rank would never end.
+_kept: list[Any] = []
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ def joined(env: JobEnv, device: str, seconds: float, flags: SignalFlags | None =
     in_order = env.world_size == 1
     try:
         group = dist.new_group(backend="gloo", timeout=_COLLECTIVE)
+        _kept.extend((dist.group.WORLD, group))
         yield Ranks(own, backend, Control(env.rank, env.world_size, group), nodes)
         in_order = True
     except SlurmkitError as error:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import types
+import weakref
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
+from slurmkit.runtime.jobenv import JobEnv
 from trainer import distributed
 
 
@@ -43,3 +47,13 @@ def test_another_trouble_of_the_store_is_not_hidden(monkeypatch: pytest.MonkeyPa
     with pytest.raises(RuntimeError, match="failed to listen"):
         distributed._tcp_store("127.0.0.1", 7, is_master=True, timeout=timedelta(seconds=1))
     assert len(tries) == 1
+
+
+def test_the_groups_of_a_life_stay_until_the_process_ends() -> None:
+    """A group that went while gloo's thread lets go of a tensor would never end the rank (PyTorch before 2.8)."""
+    with distributed.joined(JobEnv(), "cpu", 60) as ranks:
+        groups = [weakref.ref(dist.group.WORLD), weakref.ref(ranks.control._group)]
+    del ranks
+    gc.collect()
+    assert all(group() is not None for group in groups)
+    assert not dist.is_initialized(), "another life can begin in this process"
