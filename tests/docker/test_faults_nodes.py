@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from cluster import ENDED
 from polling import wait_until
-from training import STEPS, Training, assert_same_end, prepare, train
+from tiny import STEPS
+from training import Training, assert_same_end, prepare, train
 
 if TYPE_CHECKING:
     from cluster import Cluster, Person
@@ -29,9 +31,14 @@ def person(cluster: Cluster) -> Person:
 
 @dataclass(frozen=True)
 class Ended:
-    """The runs, and what the one whose node thawed had made before and after that."""
+    """The runs, and what the one whose node thawed had made before and after that.
+
+    Attributes:
+        seen: what ``slurmkit status`` said of the one whose node died, from then on: state and restarts.
+    """
 
     runs: dict[str, Training]
+    seen: list[tuple[str, str]]
     before: dict[str, object]
     after: dict[str, object]
 
@@ -51,6 +58,7 @@ def ended(cluster: Cluster, person: Person) -> Ended:
     cluster.kill(first_node(runs["killed"]))
     cluster.pause(node)
     try:
+        seen = watch(runs["killed"])
         for run in runs.values():
             run.wait_ended()
         before = made(cluster, frozen)
@@ -59,7 +67,21 @@ def ended(cluster: Cluster, person: Person) -> Ended:
         cluster.unpause(node)
     wait_until(lambda: not ranks_on(cluster, node), 90, f"the superseded life on {node} to end; {frozen.log}")
     wait_until(lambda: cluster.node(node)["State"] == "IDLE", 60, f"{node} to be idle again")
-    return Ended(runs, before, made(cluster, frozen))
+    return Ended(runs, seen, before, made(cluster, frozen))
+
+
+def watch(run: Training) -> list[tuple[str, str]]:
+    """What status says of a run until it is over, without repetition."""
+    seen: list[tuple[str, str]] = []
+
+    def over() -> bool:
+        _, _, state, _, restarts, *_ = run.person.slurmkit("status", run.run).stdout.split("\t")
+        if (state, restarts) not in seen:
+            seen.append((state, restarts))
+        return state in ENDED
+
+    wait_until(over, 200, lambda: f"{run.run} to end; {seen}; {run.log}")
+    return seen
 
 
 def first_node(run: Training) -> str:
@@ -87,8 +109,17 @@ def assert_went_elsewhere(cluster: Cluster, run: Training, undisturbed: Training
 
 @pytest.mark.feature("A node dies: the job is requeued, and the run resumes elsewhere from its last commit")
 def test_a_node_that_dies(cluster: Cluster, ended: Ended) -> None:
-    """The host of rank 0 is killed: the run goes on elsewhere from its last commit, and ends bit-identical."""
+    """The host of rank 0 is killed: the run goes on elsewhere from its last commit, and ends bit-identical.
+
+    Who looks on never sees an end that is none: it runs, waits in the queue, runs again, and is over.
+    """
     assert_went_elsewhere(cluster, ended.runs["killed"], ended.runs["undisturbed two"])
+    assert [one for one in ended.seen if one[0] != "COMPLETING"] == [
+        ("RUNNING", "0"),
+        ("PENDING", "1"),
+        ("RUNNING", "1"),
+        ("COMPLETED", "1"),
+    ]
 
 
 @pytest.mark.feature("A node hangs, is given up and comes back: what its job still writes does not count")

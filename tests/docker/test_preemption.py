@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from polling import wait_until
-from training import REST, STEPS, Training, assert_resumed, assert_same_end, prepare, train
+from tiny import STEPS
+from training import REST, Training, assert_resumed, assert_same_end, prepare, train
 
 if TYPE_CHECKING:
     from cluster import Cluster, Person

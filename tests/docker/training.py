@@ -9,31 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from cluster import ENDED
 from polling import wait_until
-from tiny import TINY
+from tiny import BATCH, STEPS, TINY_RUN
 
 if TYPE_CHECKING:
     from cluster import Person
 
 #: The model of the lab's tests, which rests in each step.
 MODEL = Path(__file__).parents[1] / "lab" / "paused.py"
-STEPS = 60
-BATCH = 16
 #: Rest of a rank in each pass (two a step): a first life of 96 s burns no CPU, and is hit in time also where a
 #: machine is slow to start the runs that are on their way side by side.
 REST = 0.8
 #: A rank a node, small enough that a step is a few milliseconds.
-SMALL = (
-    "payload=trainer",
-    "resources.cpus_per_task=1",
-    "resources.mem=2G",
-    "resources.time=10",
-    *TINY,
-    "data.workers=0",
-    f"trainer.steps={STEPS}",
-    f"trainer.batch_size={BATCH}",
-    "trainer.accumulate=2",
-    "trainer.rendezvous_seconds=180",
-)
+SMALL = (*TINY_RUN, "data.workers=0", "trainer.rendezvous_seconds=180")
 _PROOF = """
 import json, sys
 from pathlib import Path

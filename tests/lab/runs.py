@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from command import slurmkit
 from polling import wait_until
-from tiny import TINY
+from tiny import TINY_RUN
 
 from slurmkit.launch.ledger import Run
 from slurmkit.runtime.records import read_json, read_json_lines
@@ -24,22 +24,15 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 
-STEPS = 60
 _FAILED = {"FAILED", "CANCELLED", "TIMEOUT"}
 #: 2 nodes of 2 ranks, small enough that a step is a few milliseconds.
 SMALL = [
     "resources=two_nodes",
     "resources.partition=low",
     "resources.gres=gpu:a100:2",
-    "resources.cpus_per_task=1",
-    "resources.mem=2G",
-    "resources.time=10",
     "requeue.signal_lead=20",
-    *TINY,
+    *TINY_RUN,
     "data.workers=1",
-    f"trainer.steps={STEPS}",
-    "trainer.batch_size=16",
-    "trainer.accumulate=2",
     "trainer.rendezvous_seconds=120",
 ]
 #: One rank a node: what a promise needs that does not speak of ranks that share a node.

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from polling import wait_until
-from runs import STEPS, TWO_RANKS, RunHandle, kill, submit_again, submit_run
+from runs import TWO_RANKS, RunHandle, kill, submit_again, submit_run
+from tiny import STEPS
 
 from trainer.data import prepare
 
