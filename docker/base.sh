@@ -7,15 +7,17 @@ image=debian:$suite-slim
 
 docker image inspect "$image" >/dev/null 2>&1 && exit 0
 echo "base: $image is not here: pulling it" >&2
-timeout 120 docker pull --quiet "$image" >/dev/null 2>&1 && exit 0
+if why=$(timeout 120 docker pull --quiet "$image" 2>&1); then exit 0; fi
+why=${why##*$'\n'}
+echo "base: it cannot be pulled: ${why:-no answer in 120 s}" >&2
 
 for program in debootstrap tar; do
   command -v "$program" >/dev/null || {
-    echo "base: $image cannot be pulled, and $program, to make it, is missing: apt-get install $program" >&2
+    echo "base: $program, to make it here, is missing: apt-get install $program" >&2
     exit 1
   }
 done
-[ "$(id -u)" -eq 0 ] || { echo "base: $image cannot be pulled; to make it by debootstrap, run this as root" >&2; exit 1; }
+[ "$(id -u)" -eq 0 ] || { echo "base: to make it here by debootstrap, run this as root" >&2; exit 1; }
 
 # From DEBIAN_MIRROR, or debootstrap's own where that is not set. An older debootstrap does not know newer suites by
 # name; they are all made as sid is.
@@ -23,7 +25,7 @@ script=/usr/share/debootstrap/scripts/$suite
 [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
 folder=$(mktemp -d)
 trap 'rm -rf --one-file-system "$folder"' EXIT
-echo "base: it cannot be pulled: making $image with debootstrap" >&2
+echo "base: making $image with debootstrap" >&2
 debootstrap --variant=minbase "$suite" "$folder/root" "${DEBIAN_MIRROR:-}" "$script" >"$folder/log" 2>&1 ||
   { tail -n 20 "$folder/log" >&2; echo "base: debootstrap failed" >&2; exit 1; }
 tar -C "$folder/root" -c . | docker import - "$image" >/dev/null

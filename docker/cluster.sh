@@ -1,7 +1,7 @@
 #!/bin/bash
 # cluster.sh image|up|shell|down RELEASE: a Slurm cluster of containers, release 22.05, 24.11 or 26.05.
 #
-#   image  build the image: needs Docker alone, and debootstrap where no base image can be pulled
+#   image  build the image: needs Docker, .venv and PyPI, and debootstrap where no base image can be pulled
 #   up     build what is missing, start everything, and wait until all nodes are idle
 #   shell  a shell of user alice on the login host; or run a command there: cluster.sh shell 22.05 sinfo
 #   down   remove the containers, their network and their volumes
@@ -20,7 +20,7 @@ case $release in
   26.05) suite=forky python=3.14 ;;
   *) echo "cluster: no release $release; accepted are 22.05, 24.11 and 26.05" >&2; exit 2 ;;
 esac
-export IMAGE=slurmkit/cluster:$release CLUSTER=${CLUSTER:-slurmkit-${release/./}} CLUSTER_NAME=${CLUSTER_NAME:-lab}
+export IMAGE=slurmkit/cluster:$release CLUSTER=${CLUSTER:-slurmkit-${release/./}}
 # A network of its own for each cluster, by its name: hosts keep their addresses while they are down. The range is
 # kept for tests of networks (RFC 2544), so that it is no neighbour's. Should two collide: SUBNET=198.19.1
 number=$(printf '%s' "$CLUSTER" | cksum | cut -d ' ' -f 1)
@@ -38,13 +38,16 @@ timeout 30 docker info >/dev/null 2>&1 || {
 socket=$(docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null) || socket=
 socket=${DOCKER_HOST:-$socket}
 case $socket in unix://*) export DOCKER_SOCKET=${socket#unix://} ;; esac
-# Compose v2 is a plugin of docker, v1.29 a program of its own.
-if [ -n "${COMPOSE:-}" ]; then read -r -a compose <<<"$COMPOSE"
-elif docker compose version >/dev/null 2>&1; then compose=(docker compose)
-elif command -v docker-compose >/dev/null; then compose=(docker-compose)
-else say "there is no docker compose: apt-get install docker-compose"; exit 1
-fi
-compose() { "${compose[@]}" --file "$here/compose.yaml" --project-name "$CLUSTER" "$@"; }
+# Compose v2 is a plugin of docker, v1.29 a program of its own; COMPOSE says which where both are there.
+compose() {
+  local program
+  if [ -n "${COMPOSE:-}" ]; then read -r -a program <<<"$COMPOSE"
+  elif docker compose version >/dev/null 2>&1; then program=(docker compose)
+  elif command -v docker-compose >/dev/null; then program=(docker-compose)
+  else say "there is no docker compose: apt-get install docker-compose"; exit 1
+  fi
+  "${program[@]}" --file "$here/compose.yaml" --project-name "$CLUSTER" "$@"
+}
 
 # Print what a command said only if it failed.
 quietly() {
@@ -72,6 +75,7 @@ wheels() {
 }
 
 image() {
+  [ -x "$interpreter" ] || { say "there is no $top/.venv to build slurmkit with: make setup"; exit 1; }
   mkdir -p "$context"
   exec 9>"$context/.lock"
   flock 9 # another of the same release would change the files under our build

@@ -1,7 +1,8 @@
 """``requirements.py SUITE``: what the image of a suite of Debian gets by pip, one requirement a line.
 
-The versions are those of requirements-dev.txt, so that a cluster runs what the tests run. Where Debian itself
-has PyTorch and its kin as new as the trainer wants, the image has those.
+The versions are those of requirements-dev.txt, so that a cluster runs what the tests run; what the S3 server and
+s3fs bring along is as it comes. Where Debian itself has PyTorch and its kin as new as the trainer wants, the image
+has those.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ TOP = Path(__file__).parent.parent
 #: In the image from Debian's packages, in every suite but the oldest; with what they bring along.
 FROM_DEBIAN = {"torch", "numpy", "h5py", "safetensors", "scikit-learn", "scipy"}
 NOT_NEEDED = {"mypy", "mypy_extensions", "ruff", "vermin", "ast_serialize", "librt"}
-#: Tools of the cluster's own: the S3 server, and what speaks to it.
-MORE = ("moto[server]==5.1.18", "s3fs")
+#: The cluster's own S3 server.
+MORE = ("moto[server]==5.1.18",)
 
 
 def requirements(suite: str) -> list[str]:
@@ -26,7 +27,10 @@ def requirements(suite: str) -> list[str]:
         if re.match(r"[A-Za-z]", line)
     ]
     leave_out = NOT_NEEDED | (FROM_DEBIAN if suite != "bookworm" else set())
-    return [line for line in pinned if line.partition("==")[0] not in leave_out] + list(MORE)
+    kept = [line for line in pinned if line.partition("==")[0] not in leave_out]
+    # What speaks to the S3 server fits the fsspec of its own version alone.
+    s3fs = [line.replace("fsspec", "s3fs") for line in pinned if line.startswith("fsspec==")]
+    return [*kept, *MORE, *s3fs]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 [ $# -ge 1 ] || { sed -n 's/^# \{0,1\}//;2,6p' "$0" >&2; exit 2; }
 release=$1
 shift
-image=${IMAGE:-slurmkit/cluster:$release}
+image=slurmkit/cluster:$release
 container=slurmkit-suite-${release/./}-$$
 
 docker image inspect "$image" >/dev/null || {

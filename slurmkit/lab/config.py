@@ -1,6 +1,7 @@
 """The configuration of a lab, as text: a pure function of its shape.
 
-What differs between Slurm 22.05, 24.11 and 26.05 is decided here and nowhere else.
+What the releases of Slurm want written in their own way is decided here; what depends on where the daemons run,
+in :mod:`slurmkit.lab.places`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from slurmkit.errors import ConfigError
-from slurmkit.lab.places import DATABASE, Places, numbered, one_machine
+from slurmkit.lab.places import DATABASE, MACHINE_PREFIX, Places, numbered, one_machine
 from slurmkit.units import fits_conf
 
 __all__ = ["MAX_GPUS", "MAX_NODES", "LabShape", "LabSpec", "check_path", "lab_files", "release_name"]
@@ -65,8 +66,8 @@ class LabShape:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """n1, n2 and so on."""
-        return tuple(f"n{number}" for number in range(1, self.nodes + 1))
+        """Of a lab on one machine: n1, n2 and so on."""
+        return tuple(f"{MACHINE_PREFIX}{number}" for number in range(1, self.nodes + 1))
 
     @property
     def leaves(self) -> tuple[tuple[int, int], ...]:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurmkit.errors import SlurmkitError
+from slurmkit.errors import LabError, SlurmkitError
 from slurmkit.lab import machine
 from slurmkit.lab.config import LabShape, LabSpec, lab_files
 from slurmkit.lab.places import hosts
@@ -107,9 +107,11 @@ def _main(argv: Sequence[str]) -> int:
     except SlurmkitError as error:
         print(error.report(), file=sys.stderr)
         return error.exit_code
-    except (OSError, LookupError) as error:  # a folder that cannot be written, or a package's user is missing
-        print(f"{asked.folder}: {error}", file=sys.stderr)
-        return 1
+    except (OSError, LookupError) as error:
+        hint = "it takes root, and the users that slurmctld, munge and mariadb-server bring along"
+        trouble = LabError(f"the configuration could not be written to {asked.folder}: {error}", hint)
+        print(trouble.report(), file=sys.stderr)
+        return trouble.exit_code
     return 0
 
 

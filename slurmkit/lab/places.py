@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DATABASE", "Places", "hosts", "numbered", "one_machine"]
+__all__ = ["DATABASE", "MACHINE_PREFIX", "Places", "hosts", "numbered", "one_machine"]
 
 #: In MariaDB.
 DATABASE = "slurm_acct_db"
+#: Of the names of nodes that are all on one machine.
+MACHINE_PREFIX = "n"
 _EVERY_NODE = "Nodes=ALL MaxTime=INFINITE"
 _DATABASE_USER = "slurm"
 
@@ -72,7 +74,7 @@ def one_machine(root: str, run: str, user: str, ports: str) -> Places:
     """
     munge = f"{run}/munge.sock"
     return Places(
-        prefix="n",
+        prefix=MACHINE_PREFIX,
         controller="localhost",
         database="localhost",
         user=user,

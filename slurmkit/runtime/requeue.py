@@ -4,7 +4,7 @@
 the job at that moment            cause             requeue it ourselves
 ================================  ================  ====================
 any, SIGINT                       a person          no
-RUNNING, PreemptTime set          preemption        yes
+RUNNING, PreemptTime set          preemption        see :mod:`grace`
 COMPLETING, Reason=TimeLimit      time limit        yes
 COMPLETING, EndTime=Unknown       requeued already  no
 COMPLETING, EndTime set           scancel           never
@@ -70,7 +70,7 @@ class Cause(enum.Enum):
 
     @property
     def wants_requeue(self) -> bool:
-        """Whether the run should go on in another life that we have to ask for."""
+        """Whether the run should go on in another life, and Slurm does not know it yet."""
         return self in {Cause.PREEMPTED, Cause.TIME_LIMIT, Cause.ASKED}
 
 

@@ -126,7 +126,7 @@ def difference(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Note what this release does in its own way, for the page: see ``Results.differs``."""
     differs = request.config.stash[_RESULTS].differs
 
-    def note(topic: str, seen: str, *, handled: str) -> None:
+    def note(topic: str, seen: str, *, handled: str = "") -> None:
         differs(topic, seen, handled)
 
     return note

@@ -28,11 +28,17 @@ def held(alice: Person, cluster: Cluster, *options: str) -> dict[str, str]:
     return cluster.job(alice.run(*HELD, *options, "--wrap=true").stdout.strip())
 
 
+def told(alice: Person, code: str) -> str:
+    """What a line of Python is refused with; nothing where it works."""
+    done = alice.run("python3", "-c", code, code=None)
+    return done.stderr if done.returncode else ""
+
+
 def test_how_jobs_are_shown(cluster: Cluster, alice: Person, difference: Note) -> None:
     """The fields of ``scontrol show job`` that a job is read back by are those that we know."""
     exclusive = held(alice, cluster, "--exclusive=user")
     shown = " ".join(f"{key}={exclusive[key]}" for key in ("OverSubscribe", "Exclusive") if key in exclusive)
-    difference("`--exclusive=user` is shown as", shown, handled="slurmkit/launch/readback.py:Exclusive")
+    difference("`--exclusive=user` is shown as", shown, handled="slurmkit/launch/readback.py:differences")
     gpus = held(alice, cluster, "--gpus-per-node=a100:1")
     key, kind = next(
         (key, match[0])
@@ -77,27 +83,13 @@ def test_who_requeues_after_the_grace(cluster: Cluster, alice: Person, differenc
     )
 
 
-def test_what_settings_are_called(cluster: Cluster, difference: Note) -> None:
-    """The switch for the user's own signal stands where this release reads it."""
-    config = cluster.run("scontrol", "show", "config").stdout
-    where = "PreemptParameters" if "PreemptParameters" in config else "SlurmctldParameters"
-    difference(
-        "`send_user_signal` is a word of", where, handled="slurmkit/lab/config.py:_PREEMPT_PARAMETERS_SINCE"
-    )
-    since = cluster.release >= "25.11"
-    difference(
-        "A requeued job waits",
-        "requeue_delay" if since else "cred_expire + 1 s",
-        handled="slurmkit/lab/config.py:_REQUEUE_DELAY_SINCE",
-    )
-
-
 def test_what_is_around_slurm(cluster: Cluster, alice: Person, difference: Note) -> None:
     """PyTorch's store, Python's command lines and MPI as this system has them."""
     store = (
         "import torch.distributed as d; d.TCPStore('localhost', 0, is_master=True, wait_for_workers=False)"
     )
-    refused = alice.run("python3", "-c", store, code=None).returncode
+    refused = told(alice, store)
+    assert not refused or "libuv" in refused, refused
     difference(
         "PyTorch's default TCPStore",
         "is refused: no libuv" if refused else "works",
@@ -107,12 +99,12 @@ def test_what_is_around_slurm(cluster: Cluster, alice: Person, difference: Note)
     difference(
         "`srun --mpi=pmix` in Debian's Slurm",
         "works" if pmix else "no such plugin is built",
-        handled="tests/docker/test_site.py:test_mpi_over_two_hosts",
     )
     hydra = "import hydra; from hydra._internal.utils import get_args_parser as g; g()"
-    starts = not alice.run("python3", "-c", hydra, code=None).returncode
+    refused = told(alice, hydra)
+    assert not refused or "badly formed help string" in refused, refused
     difference(
         "An `@hydra.main` of your own",
-        "starts" if starts else "Python 3.14: starts with one line more (docs/hydra.md)",
+        "Python 3.14: starts with one line more (docs/hydra.md)" if refused else "starts",
         handled="trainer/__main__.py:_let_hydra_parse",
     )

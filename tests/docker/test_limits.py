@@ -156,7 +156,8 @@ def test_a_full_queue(cluster: Cluster, alice: Person, bob: Person) -> None:
             too_many = bob.slurmkit(*sweep[1:], "+x=range(20)", code=3).stderr
             assert "one job array holds 10 here" in too_many
             assert not folders(bob)
-            gives_up = Started(bob, "gives-up", *sweep, "+x=range(3)")
+            lost = bob.new_name()
+            gives_up = Started(bob, "gives-up", *sweep, lost, "+x=range(3)")
             waits = Started(bob, "waits", *sweep, bob.new_name(), "+x=range(2)")
             for one in (gives_up, waits):
                 wait_until(
@@ -167,10 +168,12 @@ def test_a_full_queue(cluster: Cluster, alice: Person, bob: Person) -> None:
             assert gives_up.end()[0] == 130, gives_up.said
             assert len(folders(bob)) == 1, "only the one that waits has a folder"
             assert "is kept" not in gives_up.said
+            assert not cluster.run("squeue", "--noheader", f"--{lost}").stdout
         finally:
             alice.run("scancel", full.stdout.strip())
         code, run = waits.end(150)
         assert code == 0, waits.said
         bob.wait_ended(run)
         bob.agree(run, ["COMPLETED", "COMPLETED"])
+    assert not cluster.accounted("JobID", name=lost.partition("=")[2]), "it never became a job"
     assert len(folders(bob)) == 1

@@ -10,6 +10,8 @@ from tiny import STEPS
 from training import REST, Training, assert_resumed, assert_same_end, prepare, train
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cluster import Cluster, Person
 
 #: All of them start six PyTorch at once: on a machine that does other things too, that takes minutes.
@@ -121,7 +123,7 @@ def test_scancel(ended: dict[str, Training]) -> None:
     "Preemption with send_user_signal: the signal of --signal comes instead of SIGTERM, and the run resumes"
 )
 def test_preemption_with_the_users_signal(
-    cluster: Cluster, person: Person, ended: dict[str, Training]
+    cluster: Cluster, person: Person, ended: dict[str, Training], difference: Callable[..., None]
 ) -> None:
     """Where the site sends the user's own signal, SIGUSR1 comes in the grace: the same save, requeue and resume."""
     if cluster.release == "22.05":
@@ -135,4 +137,6 @@ def test_preemption_with_the_users_signal(
         run.wait_event("requeue")
         run.wait_ended()
     assert run.events("signal")[0]["signals"] == ["SIGUSR1"], run.log
+    where, handled = setting.partition("=")[0], "slurmkit/lab/config.py:_PREEMPT_PARAMETERS_SINCE"
+    difference("`send_user_signal` is a word of", where, handled=handled)
     assert_resumed(run, "preempted", ended["undisturbed"])

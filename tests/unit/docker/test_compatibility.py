@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from compatibility import RELEASES, ROOT, Results, load, render
+from compatibility import PAGE, RELEASES, ROOT, Results, load, render
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def test_a_run_that_left_tests_out_writes_no_page(tmp_path: Path) -> None:
     leave(tmp_path, "22.05", "26.05")
     with pytest.raises(SystemExit, match=r"no run on 24\.11: make test-docker SLURM=24\.11"):
         load(tmp_path)
-    for left in ({"complete": False}, {"lab": ""}):
+    for left in ({"complete": False}, {"lab": ""}, {"lab": "tests/lab/test_hydra.py ....   [ 38%]"}):
         leave(tmp_path, "24.11", **left)
         with pytest.raises(SystemExit, match=r"24\.11 left tests out"):
             load(tmp_path)
@@ -52,7 +53,8 @@ def test_a_run_that_left_tests_out_writes_no_page(tmp_path: Path) -> None:
 def test_a_difference_names_code_that_is_there() -> None:
     """A place that was renamed, or never was, fails the test that notes the difference."""
     results = Results("22.05")
-    for nowhere in ("slurmkit/runtime/ending.py", "slurmkit/runtime/ending.py:no_such_name"):
+    ending = "slurmkit/runtime/ending.py"
+    for nowhere in (ending, f"{ending}:no_such_name", f"{ending}:nd_life", f"{ending}:end_lif"):
         with pytest.raises(AssertionError, match="ending"):
             results.differs("topic", "seen", handled=nowhere)
     with pytest.raises(FileNotFoundError):
@@ -68,3 +70,14 @@ def test_a_run_is_whole_only_if_nothing_was_left_out(lacks: dict[str, Any]) -> N
     files = set((ROOT / "tests" / "docker").glob("test_*.py"))
     whole = not lacks and results.up > 0
     assert results.is_whole(**{"chosen": False, "files": files, "left": set(), **lacks}) is whole
+
+
+def test_the_code_that_copes_is_there() -> None:
+    """Every place that the tests on the clusters name is there, and so is every one that the page has."""
+    text = "".join(path.read_text() for path in (ROOT / "tests" / "docker").glob("test_*.py"))
+    named = set(re.findall(r"handled\b.*\"([\w/]+\.\w+:\w+)\"", text))
+    assert len(named) > 5
+    if PAGE.exists():
+        named |= set(re.findall(r"`([\w/]+\.\w+:\w+)`", PAGE.read_text()))
+    for place in sorted(named):
+        Results("22.05").differs("topic", "seen", handled=place)
