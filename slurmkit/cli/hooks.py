@@ -12,13 +12,12 @@ from slurmkit.cli.group import VerbGroup
 from slurmkit.cli.options import json_option
 from slurmkit.cli.output import note, print_json, print_rows
 from slurmkit.errors import SlurmkitError, SlurmUnavailableError
+from slurmkit.hooks.settings import DEFAULT_FOLDER, DEFAULT_STATE_DIR
 
 if TYPE_CHECKING:
     from slurmkit.hooks.advice import Site
     from slurmkit.hooks.install import Installed
     from slurmkit.hooks.status import Status
-
-_DEFAULT = "/etc/slurm/slurmkit"
 
 
 def _absolute(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -27,12 +26,17 @@ def _absolute(ctx: click.Context, option: click.Parameter, value: str | None) ->
     del ctx, option
     # Nor a variable that was empty: slurmd has no current folder of yours.
     if value is not None and not value.startswith("/"):
-        raise click.BadParameter(f"{value!r} is no absolute path, such as {_DEFAULT}")
+        raise click.BadParameter(f"{value!r} is no absolute path, such as {DEFAULT_FOLDER}")
     return value if value is None else plain(value)
 
 
 _dir = click.option(
-    "--dir", "folder", default=_DEFAULT, show_default=True, callback=_absolute, help="Where the hooks are."
+    "--dir",
+    "folder",
+    default=DEFAULT_FOLDER,
+    show_default=True,
+    callback=_absolute,
+    help="Where the hooks are.",
 )
 
 
@@ -44,7 +48,7 @@ def hooks_command() -> None:
 @hooks_command.command("install")
 @_dir
 @click.option(
-    "--state-dir", callback=_absolute, help="Where they write.  [default: as it is, or /var/lib/slurmkit]"
+    "--state-dir", callback=_absolute, help=f"Where they write.  [default: as it is, or {DEFAULT_STATE_DIR}]"
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--force", is_flag=True, help="Replace files that somebody edited.")
@@ -54,19 +58,11 @@ def install_command(folder: str, state_dir: str | None, *, dry_run: bool, force:
     Each hook is run once before it is put in place. slurm.conf itself is never touched: what stdout has, if
     anything, are lines for it.
     """
-    from slurmkit.hooks.advice import swept  # noqa: PLC0415 - only once the words are sound
-    from slurmkit.hooks.install import install  # noqa: PLC0415
+    from slurmkit.hooks.install import install  # noqa: PLC0415 - only once the words are sound
 
     place = Path(folder)
     site, why = _ask()
-    pattern = swept(site, place) if site else ""
-    if pattern:
-        raise SlurmkitError(
-            f"--dir: slurm.conf has {pattern}, and every file there that is no hook would drain its node",
-            f"name a folder that no pattern of slurm.conf matches, such as --dir {_DEFAULT}",
-        )
-    uid = site.slurmd_uid if site else 0
-    done = install(place, state_dir, force=force, dry_run=dry_run, slurmd_uid=uid)
+    done = install(place, state_dir, site=site, force=force, dry_run=dry_run)
     _tell(place, done, dry_run=dry_run)
     if site:
         _advise(site, place)
@@ -127,7 +123,7 @@ def _snippet(folder: Path, why: str) -> None:
     note(f"what slurm.conf has is not known: {why}")
     note("it needs the lines below, each only as its comment says")
     text = (data_dir("prolog_epilog") / "slurm.conf.snippet").read_text(encoding="utf-8")
-    print(text.replace(_DEFAULT, str(folder)), end="", flush=True)
+    print(text.replace(DEFAULT_FOLDER, str(folder)), end="", flush=True)
 
 
 @hooks_command.command("uninstall")
@@ -142,14 +138,7 @@ def uninstall_command(folder: str, *, force: bool) -> None:
 
     place = Path(folder)
     site, why = _ask()
-    if site is None and not force:
-        raise SlurmUnavailableError(
-            f"whether slurm.conf still names the hooks in {place} is not known: {why}",
-            "where no slurm.conf of any node names them, say so with --force",
-        )
-    if site:
-        _refuse_used(site, place)
-    done = uninstall(place)
+    done = uninstall(place, site=site, why=why, force=force)
     for name in done.kept:
         note(f"kept {place / name}: it is not what slurmkit put there")
     note(
@@ -157,24 +146,6 @@ def uninstall_command(folder: str, *, force: bool) -> None:
     )
     if done.state_dir.is_dir():
         note(f"the records stay in {done.state_dir}")
-
-
-def _refuse_used(site: Site, folder: Path) -> None:
-    """Keep what slurmd runs, and what it may run."""
-    from slurmkit.hooks.running import running  # noqa: PLC0415
-
-    found = [use for use in running(site, folder).values() if use.where]
-    if found:
-        how = (
-            "Slurm still runs"
-            if any(use.runs for use in found)
-            else "it cannot be said that Slurm runs no more"
-        )
-        raise SlurmkitError(
-            f"{how} the hooks in {folder} ({', '.join(use.where for use in found)}): without them it would drain every"
-            " node that gets a job",
-            "take them out of slurm.conf, or of the script that names them, run scontrol reconfigure, and try again",
-        )
 
 
 @hooks_command.command("status")
@@ -213,15 +184,12 @@ def _show(found: Status) -> None:
 
 def _say(found: Status) -> None:
     """Each trouble with its remedy; that of those which install mends once, at the end."""
-    from slurmkit.hooks.status import INSTALL  # noqa: PLC0415
-
-    command = INSTALL if str(found.folder) == _DEFAULT else f"{INSTALL} --dir {found.folder}"
     for text in found.notes:
         note(text)
     for what, remedy in found.troubles:
-        note(what if remedy == INSTALL else f"{what}; {remedy.replace(INSTALL, command)}")
-    if any(remedy == INSTALL for _, remedy in found.troubles):
-        note(f"mend it with: {command}")
+        note(what if remedy == found.install else f"{what}; {remedy}")
+    if any(remedy == found.install for _, remedy in found.troubles):
+        note(f"mend it with: {found.install}")
 
 
 def _when(seconds: int | None) -> str:

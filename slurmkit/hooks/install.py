@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import SlurmkitError
 from slurmkit.hooks import files, safe
+from slurmkit.hooks.refuse import refuse_swept, refuse_used
 from slurmkit.hooks.settings import read_settings, with_state_dir
 from slurmkit.hooks.trial import try_hooks
 from slurmkit.runtime.records import fsync_dir, make_dirs, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from slurmkit.hooks.advice import Site
 
 __all__ = ["Installed", "Removed", "install", "uninstall"]
 
@@ -70,9 +73,9 @@ def install(
     folder: Path,
     state_dir: str | None,
     *,
+    site: Site | None = None,
     force: bool = False,
     dry_run: bool = False,
-    slurmd_uid: int = 0,
 ) -> Installed:
     """Install the hooks, or bring them up to this version.
 
@@ -82,20 +85,24 @@ def install(
     Args:
         folder: an absolute path; it is made if it is missing.
         state_dir: where the hooks shall write, an absolute path; None keeps what the settings there say.
+        site: what Slurm says of its settings; None where it could not be asked. Its SlurmdUser, or else root, may own
+            the folder of the records: a new one becomes his.
         force: whether to replace files that somebody edited.
         dry_run: whether to say only what would be done.
-        slurmd_uid: of SlurmdUser, who may own the folder of the records: a new one becomes its own.
 
     Raises:
         UsageError: if a path is not one that Slurm can read.
-        SlurmkitError: if others could change the files, a file is not ours, a hook fails, or the system refuses.
+        SlurmkitError: if slurmd would run every file there, others could change them, a file is not ours, a hook
+            fails, or the system refuses.
     """
-    with safe.told("nothing was changed"):
+    refuse_swept(folder, site)
+    uid = site.slurmd_uid if site else 0
+    with safe.told("nothing was changed", elsewhere="name folders of your own with --dir and --state-dir"):
         safe.check_folder(folder, "--dir", safe.RUN)
         settings = with_state_dir(files.text_of(folder), state_dir)
         state = Path(read_settings(settings).state_dir)
         named = "--state-dir" if state_dir or not settings else f"STATE_DIR in {folder / files.SETTINGS}"
-        safe.check_folder(state, named, safe.WRITTEN, slurmd_uid)
+        safe.check_folder(state, named, safe.WRITTEN, uid)
         safe.check_bash()
         _refuse_edited(folder, force=force)
         writes = _plan(folder, settings)
@@ -104,9 +111,9 @@ def install(
         if not dry_run and (writes or missing):
             with _umask(), _made(folder, state):
                 if state in missing and os.geteuid() == 0:
-                    os.chown(state, slurmd_uid, -1, follow_symlinks=False)
+                    os.chown(state, uid, -1, follow_symlinks=False)
                 took = _put(folder, writes, settings) if writes else {}
-        kept_out = () if dry_run else tuple(safe.kept_out(folder, state, slurmd_uid))
+        kept_out = () if dry_run else tuple(safe.kept_out(folder, state, uid))
         if not dry_run:
             _sweep(folder, _DEAD)
         return Installed(state, tuple(write.name for write in writes), missing, took, kept_out)
@@ -205,17 +212,24 @@ def _read(file: Path) -> _Write | None:
         return None
 
 
-def uninstall(folder: Path) -> Removed:
+def uninstall(
+    folder: Path, *, site: Site | None, why: str = "Slurm was not asked", force: bool = False
+) -> Removed:
     """Remove the files that an install put there, and the folder if nothing else is in it.
 
     The records of the hooks stay where they are.
 
     Args:
         folder: where the hooks are; over a link, it is the place that it leads to.
+        site: what Slurm says of its settings; None where it could not be asked.
+        why: it could not.
+        force: whether to remove them also where it could not: never what Slurm still names.
 
     Raises:
-        SlurmkitError: if the system refuses.
+        SlurmUnavailableError: if Slurm could not be asked, without force.
+        SlurmkitError: if Slurm still runs them, or may, or the system refuses.
     """
+    refuse_used(folder, site, why, force=force)
     folder = Path(os.path.realpath(folder))
     with safe.told("what is gone is gone; do it again for the rest"):
         before = files.known(folder)

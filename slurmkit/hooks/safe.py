@@ -9,7 +9,7 @@ import pwd
 import stat
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import MissingProgramError, SlurmkitError, UsageError
 from slurmkit.units import fits_conf
@@ -21,8 +21,10 @@ __all__ = [
     "BASH",
     "RUN",
     "WRITTEN",
+    "Fault",
     "check_bash",
     "check_folder",
+    "faults",
     "foreign_hands",
     "kept_out",
     "plain",
@@ -38,7 +40,7 @@ _OLDEST_BASH = (4, 2)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _FREE = "free some space there, and do it again"
 _HINTS = {
-    errno.EACCES: "do it as root, or name folders of your own with --dir and --state-dir",
+    errno.EACCES: "do it as root",
     errno.EPERM: "do it as root, and see what protects the file with: lsattr",
     errno.ENOSPC: _FREE,
     errno.EDQUOT: _FREE,
@@ -51,8 +53,55 @@ def plain(path: str) -> str:
     return "/" + os.path.normpath(path).lstrip("/")
 
 
+class Fault(NamedTuple):
+    """Why a place will not do.
+
+    Attributes:
+        what: is wrong with it.
+        remedy: what mends it; by which option another place is named, only the caller knows.
+        named: whether nothing but another name mends it.
+    """
+
+    what: str
+    remedy: str
+    named: bool
+
+
+def faults(folder: Path, harm: str, owner: int = 0) -> Iterator[Fault]:
+    """Why another than root and the caller could replace what is put in a place; nothing where nobody could.
+
+    Args:
+        folder: an absolute path; it need not exist yet.
+        harm: what another could do there: ``RUN`` or ``WRITTEN``.
+        owner: the uid of one more who may own it.
+    """
+    if not fits_conf(str(folder)):
+        yield Fault(
+            f"slurm.conf cannot hold the path {str(folder)!r} as it is",
+            "use an absolute path of letters, digits and any of / . _ + @ -",
+            named=True,
+        )
+    real = os.path.realpath(folder)
+    if real != plain(str(folder)):
+        yield Fault(
+            f"{folder} leads over a symbolic link to {real}",
+            f"name the place itself, which no link can move: {real}",
+            named=True,
+        )
+    for place in (Path(real), *Path(real).parents):
+        if os.path.lexists(place):
+            # In a sticky folder, such as /tmp, nobody can move what belongs to another.
+            sticky = bool(place.lstat().st_mode & stat.S_ISVTX) and str(place) != real
+            hands = foreign_hands(place.lstat(), writable=not sticky, owner=owner)
+            if not place.is_dir():
+                yield Fault(f"{place} is no folder", "name another place", named=True)
+            elif hands:
+                who, remedy = hands
+                yield Fault(f"{place} {who}, who {harm}", f"{remedy} {place}", named=False)
+
+
 def check_folder(folder: Path, option: str, harm: str, owner: int = 0) -> None:
-    """Refuse a place where another than root and the caller could replace what is put there.
+    """Refuse a place that has one of the ``faults``.
 
     Args:
         folder: an absolute path; it need not exist yet.
@@ -62,35 +111,12 @@ def check_folder(folder: Path, option: str, harm: str, owner: int = 0) -> None:
 
     Raises:
         UsageError: if Slurm could not read the path, or it is a link or no folder.
-        SlurmkitError: if somebody else owns it or a folder above it, or may write there, or nothing can be run there.
+        SlurmkitError: if somebody else owns it or a folder above it, or may write there.
     """
-    if not fits_conf(str(folder)):
-        raise UsageError(
-            f"{option}: slurm.conf cannot hold the path {str(folder)!r} as it is",
-            f"use an absolute path of letters, digits and any of / . _ + @ - for {option}",
-        )
-    real = os.path.realpath(folder)
-    if real != plain(str(folder)):
-        raise UsageError(
-            f"{option}: {folder} leads over a symbolic link to {real}",
-            f"name the place itself, which no link can move: {option} {real}",
-        )
-    for place in (Path(real), *Path(real).parents):
-        if os.path.lexists(place):
-            # In a sticky folder, such as /tmp, nobody can move what belongs to another.
-            sticky = bool(place.lstat().st_mode & stat.S_ISVTX) and str(place) != real
-            _check_place(place, option, harm, foreign_hands(place.lstat(), writable=not sticky, owner=owner))
-
-
-def _check_place(place: Path, option: str, harm: str, hands: tuple[str, str] | None) -> None:
-    if not place.is_dir():
-        raise UsageError(f"{option}: {place} is no folder", f"name another place with {option}")
-    if hands:
-        who, remedy = hands
-        raise SlurmkitError(
-            f"{option}: {place} {who}, who {harm}",
-            f"{remedy} {place}, or name another place with {option}",
-        )
+    for what, remedy, named in faults(folder, harm, owner):
+        if named:
+            raise UsageError(f"{option}: {what}", f"for {option}, {remedy}")
+        raise SlurmkitError(f"{option}: {what}", f"{remedy}, or name another place with {option}")
 
 
 def foreign_hands(found: os.stat_result, *, writable: bool = True, owner: int = 0) -> tuple[str, str] | None:
@@ -180,11 +206,12 @@ def check_bash() -> None:
 
 
 @contextlib.contextmanager
-def told(outcome: str) -> Iterator[None]:
+def told(outcome: str, *, elsewhere: str = "") -> Iterator[None]:
     """What the system refuses, as one line that says what has become of the files, and a hint.
 
     Args:
         outcome: what is so after a refusal.
+        elsewhere: how to name a place where nobody has to be root, if the verb has a way.
 
     Raises:
         SlurmkitError: in the place of any OSError.
@@ -194,4 +221,6 @@ def told(outcome: str) -> Iterator[None]:
     except OSError as error:
         place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         hint = _HINTS.get(error.errno or 0, "")
+        if elsewhere and error.errno == errno.EACCES:
+            hint += f", or {elsewhere}"
         raise SlurmkitError(f"{place}{error.strerror or error}; {outcome}", hint) from error

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DEFAULT_STATE_DIR", "Settings", "read_settings", "with_state_dir"]
+__all__ = ["DEFAULT_FOLDER", "DEFAULT_STATE_DIR", "Settings", "read_settings", "with_state_dir"]
 
+#: Where the hooks are, and where they write, unless somebody says otherwise.
+DEFAULT_FOLDER = "/etc/slurm/slurmkit"
 DEFAULT_STATE_DIR = "/var/lib/slurmkit"
 
 _STATE_DIR = "STATE_DIR"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from slurmkit.errors import SlurmkitError
 from slurmkit.hooks import files, safe
 from slurmkit.hooks.advice import advise, swept
 from slurmkit.hooks.last import last_records
 from slurmkit.hooks.running import running
-from slurmkit.hooks.settings import read_settings
+from slurmkit.hooks.settings import DEFAULT_FOLDER, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,15 +20,13 @@ if TYPE_CHECKING:
     from slurmkit.hooks.last import Record
     from slurmkit.hooks.running import Use
 
-__all__ = ["INSTALL", "Status", "Trouble", "check"]
+__all__ = ["Status", "Trouble", "check"]
 
-#: The remedy of what install itself mends; ``--dir`` is the caller's to add.
-INSTALL = "slurmkit hooks install"
 _RECONFIGURE = "in slurm.conf, and run scontrol reconfigure"
 
 
 class Trouble(NamedTuple):
-    """What is not as it should be, and what mends it: ``INSTALL``, or what a person has to do."""
+    """What is not as it should be, and what mends it: the command ``Status.install``, or what a person has to do."""
 
     what: str
     remedy: str
@@ -57,6 +55,11 @@ class Status(NamedTuple):
     troubles: tuple[Trouble, ...]
     notes: tuple[str, ...]
 
+    @property
+    def install(self) -> str:
+        """The command, whole, that brings this folder up to date."""
+        return _install(self.folder)
+
     def as_json(self) -> dict[str, Any]:
         """Plain values, for version 1 of the JSON; ``runs`` is null where only a person can say."""
         uses = self.uses
@@ -71,6 +74,11 @@ class Status(NamedTuple):
             "troubles": [trouble._asdict() for trouble in self.troubles],
             "notes": list(self.notes),
         }
+
+
+def _install(folder: Path) -> str:
+    command = "slurmkit hooks install"
+    return command if str(folder) == DEFAULT_FOLDER else f"{command} --dir {quote(str(folder))}"
 
 
 def check(folder: Path, site: Site | None) -> Status:
@@ -92,7 +100,11 @@ def _check(folder: Path, site: Site | None) -> Status:
     settings = read_settings(files.text_of(folder))
     state = Path(settings.state_dir)
     records = tuple(last_records(state))
-    troubles = [Trouble(f"{folder / item.name} {item.why}", _mend(item)) for item in items if item.why]
+    troubles = [
+        Trouble(f"{folder / item.name} {item.why}", _mend(item, _install(folder)))
+        for item in items
+        if item.why
+    ]
     troubles += [
         Trouble(
             f"{folder / files.SETTINGS}: {line}",
@@ -114,11 +126,11 @@ def _check(folder: Path, site: Site | None) -> Status:
     return Status(folder, state, items, uses, lines, records, tuple(troubles), notes)
 
 
-def _mend(item: files.Item) -> str:
+def _mend(item: files.Item, install: str) -> str:
     return {
-        "edited": f"keep a copy of what is yours in it, and replace it with: {INSTALL} --force",
-        "foreign": f"move it away, and then: {INSTALL}",
-    }.get(item.state, INSTALL)
+        "edited": f"keep a copy of what is yours in it, and replace it with: {install} --force",
+        "foreign": f"move it away, and then: {install}",
+    }.get(item.state, install)
 
 
 def _of_slurm(site: Site, folder: Path, uses: dict[str, Use], lines: tuple[str, ...]) -> Iterator[Trouble]:
@@ -131,7 +143,7 @@ def _of_slurm(site: Site, folder: Path, uses: dict[str, Use], lines: tuple[str, 
                 f"call it there by its whole path, as a command of its own, or set {line} {_RECONFIGURE}",
             )
         elif not use.runs:
-            beside = f"do what {INSTALL} says, to have it run beside {', '.join(use.others)}"
+            beside = f"do what {_install(folder)} says, to have it run beside {', '.join(use.others)}"
             what = f"slurmctld knows no {hook.capitalize()} that runs {folder / hook}"
             yield Trouble(what, beside if use.others else f"set {line} {_RECONFIGURE}")
     for line in lines:
@@ -146,12 +158,8 @@ def _of_slurm(site: Site, folder: Path, uses: dict[str, Use], lines: tuple[str, 
         )
 
 
-def _unsafe(folder: Path, what: str, harm: str, owner: int) -> list[Trouble]:
+def _unsafe(folder: Path, what: str, harm: str, owner: int) -> Iterator[Trouble]:
     """Why others could change what the hooks are or write; nothing where they cannot, or there is no folder yet."""
-    try:
-        if os.path.lexists(folder):
-            safe.check_folder(folder, what, harm, owner)
-    except SlurmkitError as error:
-        # An option is nothing that status has.
-        return [Trouble(error.message, error.hint.replace(f" with {what}", "").replace(f"{what} ", ""))]
-    return []
+    if os.path.lexists(folder):
+        for fault in safe.faults(folder, harm, owner):
+            yield Trouble(f"{what}: {fault.what}", fault.remedy)

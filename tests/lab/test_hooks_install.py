@@ -20,6 +20,7 @@ from polling import wait_until
 from slurmkit.cli import main
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.hooks import files
+from slurmkit.hooks.advice import read_site
 from slurmkit.hooks.install import install
 
 if TYPE_CHECKING:
@@ -290,6 +291,7 @@ def reachable() -> Iterator[Path]:
 def test_a_slurmduser_that_is_not_root(reachable: Path) -> None:
     """The hooks of root's install note a job as SlurmdUser; where they cannot, it is said with what mends it."""
     uid, ours, state = pwd.getpwnam(SOMEBODY).pw_uid, reachable / "ours", reachable / "state"
+    site = read_site({"SlurmdUser": f"{SOMEBODY}({uid})"}, (22, 5))
     env = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}
 
     def records() -> int:
@@ -297,9 +299,9 @@ def test_a_slurmduser_that_is_not_root(reachable: Path) -> None:
         subprocess.run([*AS_SOMEBODY, ours / "prolog"], env={**os.environ, **env}, check=True)
         return len(jobs_of(state))
 
-    assert install(ours, str(state), slurmd_uid=uid).kept_out == ()
+    assert install(ours, str(state), site=site).kept_out == ()
     assert (state.stat().st_uid, ours.stat().st_uid, records()) == (uid, 0, 1)
-    assert install(ours, None, slurmd_uid=uid).kept_out == ()
+    assert install(ours, None, site=site).kept_out == ()
     for place, owner, mode in (
         (state, 0, 0o755),
         (state, uid, 0o555),
@@ -308,14 +310,14 @@ def test_a_slurmduser_that_is_not_root(reachable: Path) -> None:
     ):
         os.chown(place, owner, -1)
         place.chmod(mode)
-        ((_, remedy), *_) = install(ours, None, slurmd_uid=uid).kept_out
+        ((_, remedy), *_) = install(ours, None, site=site).kept_out
         subprocess.run(["/bin/sh", "-c", remedy], check=True)
         assert records() == 1
     with pytest.raises(SlurmkitError, match=f"state belongs to {SOMEBODY}, who could lead elsewhere"):
         install(ours, None)
     os.chown(ours, uid, -1)  # root itself runs what is there, at each install
     with pytest.raises(SlurmkitError, match=f"ours belongs to {SOMEBODY}, who could replace"):
-        install(ours, None, slurmd_uid=uid)
+        install(ours, None, site=site)
 
 
 @pytest.mark.usefixtures("as_root")

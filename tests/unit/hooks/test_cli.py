@@ -124,7 +124,7 @@ def test_status_points_at_install_only_where_that_helps(
     found = json.loads(call(capfd, "status", f"--dir={place}", "--json", code=1)[0])
     assert {
         "what": f"{place}/epilog has mode 0644, and 0755 is needed",
-        "remedy": "slurmkit hooks install",
+        "remedy": f"slurmkit hooks install --dir {place}",
     } in (found["troubles"])
 
 

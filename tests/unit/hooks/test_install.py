@@ -16,6 +16,7 @@ import pytest
 
 from slurmkit.errors import MissingProgramError, SlurmkitError
 from slurmkit.hooks import files, safe, trial
+from slurmkit.hooks.advice import read_site
 from slurmkit.hooks.install import install, uninstall
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 NAMES = ["record.bash", "prolog", "epilog"]
+#: A slurm.conf that names no hook.
+BARE = read_site({}, (22, 5))
 
 
 def names(folder: Path) -> list[str]:
@@ -149,7 +152,7 @@ def test_settings_of_the_admin_stay(place: Path, state: str) -> None:
     assert (place / files.SETTINGS).read_text() == mine
     install(place, f"{state}2")
     assert (place / files.SETTINGS).read_text() == f"# mine\nMAX_BYTES=5000\nSTATE_DIR={state}2\n"
-    assert set(uninstall(place).gone) == set(NAMES)
+    assert set(uninstall(place, site=BARE).gone) == set(NAMES)
     assert [path.name for path in place.iterdir()] == [files.SETTINGS]
 
 
@@ -167,18 +170,18 @@ def test_uninstall_takes_all_of_ours_and_no_more(place: Path, state: str) -> Non
     """The folder goes with its last file; records stay."""
     install(place, state)
     (Path(state) / "n1").mkdir()
-    done = uninstall(place)
+    done = uninstall(place, site=BARE)
     assert (set(done.gone), done.kept, done.state_dir) == ({*NAMES, files.SETTINGS}, (), Path(state))
     assert not place.exists()
     assert (Path(state) / "n1").is_dir()
-    assert uninstall(place)[:2] == ((), ())
+    assert uninstall(place, site=BARE)[:2] == ((), ())
 
 
 def test_uninstall_over_a_link(place: Path, state: str) -> None:
     """It takes the place that the link leads to, folder and all, as if that had been named."""
     install(place, state)
     (place.parent / "link").symlink_to(place)
-    uninstall(place.parent / "link")
+    uninstall(place.parent / "link", site=BARE)
     assert not place.exists()
 
 
@@ -187,8 +190,25 @@ def test_uninstall_keeps_what_is_not_ours(place: Path, state: str) -> None:
     install(place, state)
     (place / "prolog").write_text("#!/bin/sh\n")
     (place / "notes.txt").touch()
-    assert uninstall(place).kept == ("prolog",)
+    assert uninstall(place, site=BARE).kept == ("prolog",)
     assert names(place) == ["notes.txt", "prolog"]
+
+
+def test_an_uninstall_that_may_not(place: Path, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names no option but its own: that of install is of no use there."""
+    install(place, state)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(SlurmkitError, match="Permission denied; what is gone is gone") as caught:
+        uninstall(place, site=BARE)
+    assert caught.value.hint == "do it as root"
+    monkeypatch.setattr(files, "inspect", refuse)
+    with pytest.raises(SlurmkitError, match="nothing was changed") as caught:
+        install(place, state)
+    assert caught.value.hint == "do it as root, or name folders of your own with --dir and --state-dir"
 
 
 @pytest.mark.parametrize(
@@ -293,7 +313,7 @@ def test_the_clock_of_the_disk_counts(
     install(place, None)
     assert not live.exists()
     live.mkdir()
-    uninstall(place)
+    uninstall(place, site=BARE)
     assert not place.exists()
 
 
@@ -346,7 +366,7 @@ def test_what_a_killed_install_left_is_seen_by_no_pattern(place: Path, state: st
     install(place, None)
     assert not [path for path in place.glob("*") if path.name.startswith("slurmkit-hooks-new")]
     assert (place / ".slurmkit-hooks-new-0123").is_dir()
-    uninstall(place)
+    uninstall(place, site=BARE)
     assert not place.exists()
 
 

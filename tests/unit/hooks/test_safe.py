@@ -25,7 +25,8 @@ def test_a_link_on_the_way_is_named(tmp_path: Path, state: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(UsageError, match="symbolic link") as caught:
         install(tmp_path / "link" / "hooks", state)
-    assert caught.value.hint.endswith(f"--dir {tmp_path}/real/hooks")
+    assert caught.value.hint.startswith("for --dir, name the place itself")
+    assert caught.value.hint.endswith(f" {tmp_path}/real/hooks")
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
@@ -39,7 +40,7 @@ def test_a_folder_that_others_may_write(tmp_path: Path, mode: int, which: str) -
     harm = {"--dir": "replace what slurmd runs", "--state-dir": "lead elsewhere what slurmd writes"}[which]
     with pytest.raises(SlurmkitError, match=f"{which}: .*open .*{mode:04o}.*{harm}") as caught:
         install(folder, str(state))
-    assert f"chmod go-w {bad}" in caught.value.hint
+    assert caught.value.hint == f"chmod go-w {bad}, or name another place with {which}"
     assert not good.exists()
 
 

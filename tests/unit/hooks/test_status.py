@@ -9,34 +9,50 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.errors import SlurmkitError
+from slurmkit.hooks import status
 from slurmkit.hooks.advice import read_site
 from slurmkit.hooks.files import SETTINGS
 from slurmkit.hooks.install import install
-from slurmkit.hooks.status import INSTALL, check
+from slurmkit.hooks.status import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+#: What mends a folder that is not the default; to be typed as it is.
+INSTALL = "slurmkit hooks install --dir [^ ]*/ours"
 Break = tuple[str, str, "Callable[[Path, dict[str, str]], object]"]
 
 FAULTS: dict[str, Break] = {
     "edited": (
         "prolog is not what slurmkit put there",
-        "copy of what is yours.*install --force",
+        f"copy of what is yours.*: {INSTALL} --force$",
         lambda place, _: (place / "prolog").write_text("x"),
     ),
-    "gone": ("record.bash is not there", INSTALL, lambda place, _: (place / "record.bash").unlink()),
-    "mode": ("epilog has mode 0644", INSTALL, lambda place, _: (place / "epilog").chmod(0o644)),
+    "gone": ("record.bash is not there", f"^{INSTALL}$", lambda place, _: (place / "record.bash").unlink()),
+    "mode": ("epilog has mode 0644", f"^{INSTALL}$", lambda place, _: (place / "epilog").chmod(0o644)),
     "setting": (
         "MAX_BYTES takes",
         f"delete the line in .*{SETTINGS}",
         lambda place, _: (place / SETTINGS).write_text(f"STATE_DIR={place.parent}/state\nMAX_BYTES=4M\n"),
     ),
-    "open folder": ("of the hooks: .*0777", "chmod go-w .*/ours", lambda place, _: place.chmod(0o777)),
+    "open folder": ("of the hooks: .*0777", "^chmod go-w [^ ]*/ours$", lambda place, _: place.chmod(0o777)),
+    "state over a link": (
+        "^the folder of the records: .*/state leads over a symbolic link",
+        "^name the place itself, which no link can move: [^ ]*/real$",
+        lambda place, _: (
+            (place.parent / "state").rename(place.parent / "real")
+            and (place.parent / "state").symlink_to("real")
+        ),
+    ),
+    "state that is a file": (
+        "^the folder of the records: .*/state is no folder$",
+        "^name another place$",
+        lambda place, _: (place.parent / "state").rmdir() or (place.parent / "state").touch(),
+    ),
     "open state": (
         "of the records: .*0777.*lead elsewhere",
-        "chmod go-w .*/state",
+        "^chmod go-w [^ ]*/state$",
         lambda place, _: (place.parent / "state").chmod(0o777),
     ),
     "not named": (
@@ -109,7 +125,34 @@ def test_each_fault_is_told_with_its_remedy(place: Path, fault: str) -> None:
     with contextlib.suppress(SlurmkitError):
         install(place, None, force="--force" in trouble.remedy)
     mended = not check(place, read_site(settings, (22, 5))).troubles
-    assert mended == (INSTALL in trouble.remedy)
+    assert mended == bool(re.search(INSTALL, trouble.remedy))
+
+
+def test_a_command_is_whole_wherever_it_stands(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typed without its folder it would mend another one; the default needs no telling."""
+    (place / "prolog").unlink()
+    (place / "prolog").symlink_to("/bin/true")
+    settings = {**options(place), "Epilog": "/site/epilog.sh"}
+
+    def remedies() -> list[str]:
+        return [trouble.remedy for trouble in check(place, read_site(settings, (22, 5))).troubles]
+
+    command = f"slurmkit hooks install --dir {place}"
+    beside = "to have it run beside /site/epilog.sh"
+    assert remedies() == [f"move it away, and then: {command}", f"do what {command} says, {beside}"]
+    monkeypatch.setattr(status, "DEFAULT_FOLDER", str(place))
+    command = "slurmkit hooks install"
+    assert remedies() == [f"move it away, and then: {command}", f"do what {command} says, {beside}"]
+
+
+def test_every_folder_that_others_may_write_is_told(tmp_path: Path) -> None:
+    """Whoever does what status says has not to ask again."""
+    place = tmp_path / "above" / "ours"
+    install(place, f"{tmp_path}/state")
+    for folder in (place, place.parent):
+        folder.chmod(0o777)
+    remedies = [trouble.remedy for trouble in check(place, read_site(options(place), (22, 5))).troubles]
+    assert remedies == [f"chmod go-w {place}", f"chmod go-w {place.parent}"]
 
 
 def test_a_folder_over_a_link(place: Path) -> None:
