@@ -71,7 +71,7 @@ def test_a_job_over_a_limit_waits_and_says_why(cluster: Cluster, bob: Person) ->
         for force in ([], ["--force"]):
             said = bob.slurmkit("submit", *force, *ONE, command("true"), code=1).stderr
             assert "AssocMaxSubmitJobLimit" in said
-            assert "sacctmgr show assoc user=bob" in said
+            assert "sacctmgr show assoc user=$USER" in said
         assert folders(bob) == before, "a refused run leaves no folder"
         for word, run in runs.items():
             reason(bob, run, word)
@@ -97,7 +97,7 @@ def test_what_bob_may_not_use(cluster: Cluster, bob: Person) -> None:
             for force in ([], ["--force"]):
                 said = bob.slurmkit("submit", *force, *ONE, command("true"), *words.split(), code=1).stderr
                 assert refused in said, said
-                assert "sacctmgr show assoc user=bob" in said
+                assert "sacctmgr show assoc user=$USER" in said
     assert not folders(bob)
     assert not cluster.run("squeue", "--noheader", "--user=bob").stdout
 
