@@ -30,8 +30,8 @@ class SlurmClient(Protocol):
         """The cluster's name. A job id means something only together with it."""
         ...
 
-    def job_of(self, script: str) -> str | None:
-        """The id of the job that was made from the script at that path, or ``None``."""
+    def jobs_made_from(self, script: str) -> list[str]:
+        """The ids of our own jobs that were made from the script at that path, oldest first, while Slurm knows them."""
         ...
 
     def job(self, job_id: str) -> Mapping[str, str] | None:

@@ -229,17 +229,20 @@ class CommandClient:
         """See ``SlurmClient.cluster``."""
         return self.config().cluster
 
-    def job_of(self, script: str) -> str | None:
-        """See ``SlurmClient.job_of``."""
+    def jobs_made_from(self, script: str) -> list[str]:
+        """See ``SlurmClient.jobs_made_from``."""
         self._answers()
         width = _QUEUE_FIELDS["Command"]
         out = self._ask(
             "squeue", "--me", "--noheader", "--states=all", f"--Format=ArrayJobID:30,Command:{width}"
         )
-        for line in out.splitlines():
-            if line[30 : 30 + width].strip() == script[:width].strip():
-                return line[:30].strip()
-        return None
+        # Every task of an array is a line with the id of the array.
+        made = {
+            line[:30].strip()
+            for line in out.splitlines()
+            if line[30 : 30 + width].strip() == script[:width].strip()
+        }
+        return sorted(made, key=int)
 
     def job(self, job_id: str) -> Mapping[str, str] | None:
         """See ``SlurmClient.job``."""

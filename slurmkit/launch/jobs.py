@@ -43,13 +43,15 @@ def jobs_of(run: Run, client: SlurmClient) -> tuple[dict[int, str], dict[str, Ta
     if run.by_hand:
         return _by_hand(run, run.by_hand, client)
     newest: dict[int, str] = {}
-    attempts = run.attempts() or adopt(run, client)
+    attempts = run.attempts()
+    if attempts:
+        _same_cluster(attempts[-1].cluster, client.cluster())
+    attempts = [*attempts, *adopt(run, client)]
     for attempt in attempts:
         for index, point in enumerate(attempt.tasks):
             newest[point] = attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"
     if not newest:
         return {}, {}
-    _same_cluster(attempts[-1].cluster, client.cluster())
     called = run.manifest.get("name")
 
     def is_ours(state: TaskState) -> bool:
@@ -103,24 +105,29 @@ def _script_names(run: Run, job_id: str, client: SlurmClient) -> bool:
 
 
 def adopt(run: Run, client: SlurmClient) -> list[Attempt]:
-    """Record the job of a run whose submission was killed before it could: Slurm knows it by its script.
+    """Record jobs of a run that are not recorded: their submission was killed, or its script was submitted again by hand.
+
+    Slurm knows them by the script, and what has ended in this folder is its own.
 
     Args:
-        run: a run without a record of a submission.
+        run: one that was submitted.
         client: how Slurm is asked.
 
     Returns:
-        The submission, or none where Slurm knows no job of this script.
+        These submissions, oldest first.
     """
-    scripts = dict.fromkeys(str(path / "job.sbatch") for path in (run.path, run.path.resolve()))
-    job_id = next(filter(None, map(client.job_of, scripts)), None)
-    if job_id is None:
+    known = {attempt.job_id for attempt in run.attempts()}
+    scripts = {str(path / "job.sbatch") for path in (run.path, run.path.resolve())}
+    found = {job for script in scripts for job in client.jobs_made_from(script)}
+    new = sorted((found | {job.partition("_")[0] for job, _ in run.exits()}) - known, key=int)
+    if not new:
         return []
-    points = run.points()
-    attempt = Attempt(client.cluster(), job_id, time.time(), tuple(range(len(points))) if points else None)
+    cluster, count = client.cluster(), len(run.points())
+    attempts = [Attempt(cluster, job, time.time(), tuple(range(count)) if count else None) for job in new]
     with contextlib.suppress(OSError):  # in a folder that may only be read, the next one asks again
-        run.add_attempt(attempt)
-    return [attempt]
+        for attempt in attempts:
+            run.add_attempt(attempt)
+    return attempts
 
 
 def _same_cluster(submitted: str, asked: str) -> None:

@@ -90,7 +90,7 @@ def _asked(job: str, task: str, runs: Sequence[Run], client: SlurmClient) -> tup
         if state is None:
             return None
         for run in runs:
-            if run.id == Path(state.made_from).parent.name and not run.attempts():
+            if run.id == Path(state.made_from).parent.name:
                 adopt(run, client)
     except (SlurmUnavailableError, SlurmRefusedError):
         return None

@@ -188,11 +188,11 @@ def _sbatch(path: Path, client: SlurmClient, run: Runner) -> str:
 
 def _made_from(script: Path, client: SlurmClient) -> str | None:
     """The job of this script. What sbatch asked for may still wait in slurmctld, so that is asked once more."""
-    job_id = client.job_of(str(script))
-    if job_id is None:
+    jobs = client.jobs_made_from(str(script))
+    if not jobs:
         time.sleep(_ONCE_MORE)
-        job_id = client.job_of(str(script))
-    return job_id
+        jobs = client.jobs_made_from(str(script))
+    return jobs[0] if jobs else None
 
 
 def _record(run: Run, attempt: Attempt, plan: JobPlan, client: SlurmClient, say: Say) -> Run:

@@ -195,8 +195,10 @@ def test_a_full_disk_of_the_checkpoints(cluster: Cluster, alice: Person) -> None
         alice.agree(run.run, ["FAILED"])
     finally:
         cluster.run("rm", "/tmp/fill", host="c2")
-    again = alice.run("sbatch", "--parsable", f"{run.run}/job.sbatch", TEST_AWAKE="1")
-    cluster.wait_state(again.stdout.strip(), "COMPLETED", timeout=120)
+    again = alice.run("sbatch", "--parsable", f"{run.run}/job.sbatch", TEST_AWAKE="1").stdout.strip()
+    cluster.wait_state(again, "COMPLETED", timeout=120)
+    (found,) = alice.status(again)
+    assert (found["job"], found["state"]) == (again, "COMPLETED"), "by the id of the second job"
     (resumed,) = run.events("resume")
     assert resumed["step"] == max(int(path.split("/")[-2].partition("-")[2]) for path in committed)
     assert undisturbed.wait_ended() == "COMPLETED"
@@ -236,18 +238,23 @@ def test_a_full_folder_of_runs(cluster: Cluster, alice: Person) -> None:
     alice.agree(run, ["CANCELLED"])
 
 
-@pytest.mark.feature("A login host whose munge key or clock is wrong: exit 4, and the hint names munge")
+@pytest.mark.feature("A login host whose munge key or clock is wrong: exit 4, and the hint names both")
 @pytest.mark.parametrize(("file", "text"), [(KEY, "x" * 128), (CLOCK, "+10m")], ids=["key", "clock"])
 def test_a_login_host_that_is_not_believed(cluster: Cluster, alice: Person, file: str, text: str) -> None:
-    """Nothing is submitted from there; the words say that Slurm was not asked, and where to look."""
+    """Nothing is submitted from there. To it slurmctld looks dead: the hint says what to look at if others find it up."""
     run = alice.submit(*ONE, shell("true"))
     alice.wait_ended(run)
     cluster.run("sh", "-c", f"cat >{file}", stdin=text)
     cluster.restart("login")
     try:
+        wait_until(lambda: "is DOWN" in cluster.run("scontrol", "ping", code=None).stdout, 30, "munged")
         for words in (("submit", *ONE, shell("true")), ("status", run), ("cancel", run)):
             said = alice.slurmkit(*words, code=4).stderr
-            assert "munge" in said, said
+            assert "slurmctld cannot be reached: Slurmctld(primary) at slurmctld is DOWN" in said
+            assert (
+                "if it is up for others, this host differs from theirs in munge's key or in its clock" in said
+            )
+            assert "is UP" in cluster.run("scontrol", "ping", host="c1").stdout, "it is up for others"
     finally:
         cluster.run("rm", file)
         cluster.restart("login")

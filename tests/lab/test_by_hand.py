@@ -91,6 +91,23 @@ def test_a_sweep_by_hand(lab: Lab, tmp_path: Path) -> None:
     assert [point["state"] for point in status(lab, tmp_path)] == ["COMPLETED", "CANCELLED", "CANCELLED"]
 
 
+def test_the_script_of_a_run_once_more(lab: Lab, tmp_path: Path) -> None:
+    """`sbatch RUN/job.sbatch` after a failure: status and cancel mean the new job, from before it has begun."""
+    body = command("bash", "-c", "test -e ready && exec sleep 300")
+    submit(lab, tmp_path, *ONE, body)
+    assert wait_ended(lab, tmp_path) == ["FAILED"]
+    (tmp_path / "ready").touch()
+    (run,) = (tmp_path / "runs").glob("experiment-*")
+    job = sbatch(lab, run / "job.sbatch", "--hold")
+    for word in ("last", job):
+        (point,) = status(lab, tmp_path, word)
+        assert (point["job"], point["state"]) == (job, "PENDING")
+    lab.run(["scontrol", "release", job])
+    wait_until(lambda: status(lab, tmp_path)[0]["state"] == "RUNNING", 60, "the second job to run")
+    assert f"cancelled job {job}" in slurmkit(lab, tmp_path, "cancel", "last").stderr
+    assert wait_ended(lab, tmp_path) == ["CANCELLED"]
+
+
 def test_a_job_of_somebody_else_is_not_ours(lab: Lab, tmp_path: Path) -> None:
     """A job id that was issued again, on this cluster or another: the folder of the same name is not that job's."""
     submit(lab, tmp_path, *ONE, command("bash", "-c", "exec sleep 300"))

@@ -52,7 +52,7 @@ QUESTIONS: dict[str, Callable[[CommandClient], object]] = {
     NODES: CommandClient.snapshot,
     TOPOLOGY: CommandClient.snapshot,
     NAME: CommandClient.cluster,
-    OURS: lambda client: client.job_of("/runs/x/job.sbatch"),
+    OURS: lambda client: client.jobs_made_from("/runs/x/job.sbatch"),
     JOB: lambda client: client.job("12"),
     SCRIPT: lambda client: client.script("12"),
     QUEUE: lambda client: client.queue(["12", "13"]),
@@ -142,8 +142,8 @@ def test_a_job_is_found_by_its_script() -> None:
     """Of all jobs the one that was made from this very path."""
     rows = {"10": "/runs/other/job.sbatch", "11": "/runs/x/job.sbatch2", "12": "/runs/x/job.sbatch"}
     shown = "".join(f"{job:<30}{script:<600}\n" for job, script in rows.items())
-    assert ask(OURS, (0, shown, "")) == "12"
-    assert ask(OURS, (0, "", "")) is None
+    assert ask(OURS, (0, shown, "")) == ["12"]
+    assert ask(OURS, (0, "", "")) == []
 
 
 def test_without_accounting_there_is_no_history() -> None:

@@ -29,8 +29,8 @@ class Slurm:
     def cluster(self) -> str:
         return "lab"
 
-    def job_of(self, script: str) -> str | None:
-        return None
+    def jobs_made_from(self, script: str) -> list[str]:
+        return []
 
     def script(self, job_id: str) -> str | None:
         return self.script_text

@@ -33,8 +33,8 @@ class Slurm:
             for array, task, script in known
         ]
 
-    def job_of(self, script: str) -> str | None:
-        return next((array for array, _, made_from in self._jobs.values() if str(made_from) == script), None)
+    def jobs_made_from(self, script: str) -> list[str]:
+        return sorted({array for array, _, made_from in self._jobs.values() if str(made_from) == script}, key=int)
 
     def cluster(self) -> str:
         return "lab"

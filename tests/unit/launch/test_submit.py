@@ -50,14 +50,14 @@ class Queue:
     def __init__(self, run: Run, *answers: str | Exception | None) -> None:
         self.script, self.answers = str(run.path / "job.sbatch"), list(answers)
 
-    def job_of(self, script: str) -> str | None:
+    def jobs_made_from(self, script: str) -> list[str]:
         assert script == self.script
         assert are_held(), "a Ctrl-C now would leave open whether there is a job"
         ctrl_c()
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return [answer] if answer else []
 
 
 def submitted(run: Run, queue: Queue, words: str = ALL_JOBS) -> str:

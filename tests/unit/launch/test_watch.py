@@ -29,8 +29,8 @@ class Slurm:
     def cluster(self) -> str:
         return "lab"
 
-    def job_of(self, script: str) -> str | None:
-        return None
+    def jobs_made_from(self, script: str) -> list[str]:
+        return []
 
     def cancel(self, job_ids: Sequence[str]) -> None:
         self.calls.append(f"cancel {','.join(job_ids)}")
@@ -95,6 +95,26 @@ def test_an_older_record_of_another_submission_does_not_count(run: Run) -> None:
     )
     run.add_attempt(Attempt("lab", "40", 0.0, (0,)))
     assert run_status(run, Slurm())[0].state == "LOST"
+
+
+def test_a_script_that_is_submitted_once_more_is_the_next_submission(run: Run) -> None:
+    """By hand, `sbatch RUN/job.sbatch`: seen in the queue, or by what it left in the folder, and recorded once."""
+
+    class Again(Slurm):
+        def jobs_made_from(self, script: str) -> list[str]:
+            assert script == str(run.path / "job.sbatch")
+            return ["12", "40"]
+
+    queue = [row("40", str(task), "RUNNING", str(run.path / "job.sbatch")) for task in range(3)]
+    for _ in range(2):
+        assert [item.job for item in run_status(run, Again(queue))] == ["40_0", "40_1", "40_2"]
+    (run.path / "exits" / "n1.jsonl").write_text(
+        '{"job": "41", "task": 2, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
+    )
+    assert [(item.job, item.state) for item in run_status(run, Slurm())][2] == ("41_2", "COMPLETED")
+    assert [(one.job_id, one.points) for one in run.attempts()] == [
+        (job, (0, 1, 2)) for job in ("12", "40", "41")
+    ]
 
 
 @pytest.mark.parametrize(
