@@ -34,7 +34,9 @@ class Slurm:
         ]
 
     def jobs_made_from(self, script: str) -> list[str]:
-        return sorted({array for array, _, made_from in self._jobs.values() if str(made_from) == script}, key=int)
+        return sorted(
+            {array for array, _, made_from in self._jobs.values() if str(made_from) == script}, key=int
+        )
 
     def cluster(self) -> str:
         return "lab"
