@@ -233,9 +233,8 @@ class CommandClient:
         """See ``SlurmClient.jobs_made_from``."""
         self._answers()
         width = _QUEUE_FIELDS["Command"]
-        out = self._ask(
-            "squeue", "--me", "--noheader", "--states=all", f"--Format=ArrayJobID:30,Command:{width}"
-        )
+        own = ("--me", "--noheader", "--states=all", f"--Format=ArrayJobID:30,Command:{width}")
+        out = self._ask("squeue", *own, unless=_FORGOTTEN)  # of somebody without any job
         # Every task of an array is a line with the id of the array.
         made = {
             line[:30].strip()

@@ -144,6 +144,9 @@ def test_a_job_is_found_by_its_script() -> None:
     shown = "".join(f"{job:<30}{script:<600}\n" for job, script in rows.items())
     assert ask(OURS, (0, shown, "")) == ["12"]
     assert ask(OURS, (0, "", "")) == []
+    assert ask(OURS, (1, "", "slurm_load_jobs error: Invalid job id specified\n")) == [], (
+        "nobody's job at all"
+    )
 
 
 def test_without_accounting_there_is_no_history() -> None:
