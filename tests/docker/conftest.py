@@ -73,6 +73,12 @@ def bob(cluster: Cluster, request: pytest.FixtureRequest) -> Person:
     return cluster.person(request.node.name.replace("[", "-").strip("]"), "bob")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _idle_at_first(cluster: Cluster) -> None:
+    """What a module's fixture has left when it failed is gone before the next module begins."""
+    make_idle(cluster)
+
+
 @pytest.fixture(autouse=True)
 def _idle_again(cluster: Cluster) -> Iterator[None]:
     """Whatever a test leaves is gone before the next one begins; hosts that it let die are started."""
