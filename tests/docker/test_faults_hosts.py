@@ -66,9 +66,9 @@ def fill(cluster: Cluster, host: str, path: str) -> None:
     assert "No space left on device" in done.stderr
 
 
-def assert_goes_elsewhere(alice: Person, node: str) -> None:
-    """A job that may go elsewhere does."""
-    others = ",".join(f"c{number}" for number in range(1, 9) if f"c{number}" not in {node, "c5"})
+def assert_goes_elsewhere(alice: Person, *may_go: str) -> None:
+    """A job that may go to c5, and to these nodes, goes to c5."""
+    others = ",".join(f"c{number}" for number in range(1, 9) if f"c{number}" not in {*may_go, "c5"})
     goes = alice.submit(*ONE, shell("hostname"), f"resources.exclude='{others}'")
     alice.wait_ended(goes)
     assert alice.log(goes) == "c5\n"
@@ -102,7 +102,7 @@ def assert_never_begins(alice: Person, run: str, node: str) -> None:
             KEY,
             id="key",
             marks=pytest.mark.feature(
-                "A node with a wrong munge key: no run begins there, others go elsewhere"
+                "A node with a wrong munge key: no run begins there, and status and logs say so"
             ),
         ),
         pytest.param(
@@ -110,7 +110,7 @@ def assert_never_begins(alice: Person, run: str, node: str) -> None:
             CLOCK,
             id="clock",
             marks=pytest.mark.feature(
-                "A node whose clock is 10 minutes off: no run begins there, others go elsewhere"
+                "A node whose clock is 10 minutes off: no run begins there, and status and logs say so"
             ),
         ),
     ],
@@ -120,20 +120,26 @@ def test_a_node_that_is_not_believed(
 ) -> None:
     """Nobody believes the node: jobs go elsewhere; what names it waits, says so, and runs once it is mended.
 
-    Since 26.05 what names it fails before it begins, and is submitted again once the node is mended.
+    Since 26.05 what it gets fails before it begins, so that others have to exclude it; what failed there is submitted
+    again once the node is mended.
     """
     named = (*ONE, shell("hostname"), f"resources.nodelist={node}")
     run = alice.submit(*named)
-    assert_goes_elsewhere(alice, node)
     fails = cluster.release >= "26.05"
+    assert_goes_elsewhere(alice, *([] if fails else [node]))
     (assert_never_begins if fails else assert_waits)(alice, run, node)
     if file == KEY:
-        does = "is started and killed by slurmctld: FAILED" if fails else "waits until it is mended"
-        difference("A job that names a node which munge does not believe", does)
+        does = (
+            "is given jobs, which slurmctld kills: FAILED" if fails else "is given no job until it is mended"
+        )
+        difference("A node that munge does not believe", does)
     cluster.run("rm", file, host=node)
     cluster.restart(node)
     if fails:
         assert alice.wait_ended(run)[0]["state"] == "FAILED"
+        said = alice.slurmkit("logs", run, code=2).stderr
+        assert "has ended without having begun: FAILED" in said
+        assert f"(on {node})" in said
         alice.agree(run, ["FAILED"])
         run = alice.submit(*named)
     alice.wait_ended(run)
