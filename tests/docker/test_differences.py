@@ -7,6 +7,7 @@ tests. The answers become a table of docs/compatibility.md.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from polling import wait_until
@@ -61,14 +62,14 @@ def test_which_nodes_are_shown(cluster: Cluster, difference: Note) -> None:
 
 
 def test_who_requeues_after_the_grace(cluster: Cluster, alice: Person, difference: Note) -> None:
-    """A program that ends with 0 in the grace of its preemption, and asks for nothing, comes back, or does not."""
+    """A step that ends with 0 in the grace of its preemption, and asks for nothing, comes back, or does not."""
     options = (
         "--qos=low",
         "--nodelist=c3",
         "--requeue",
         "--output=/dev/null",
         "--mem=100M",
-        f"--wrap={LIVES}",
+        f"--wrap=srun bash -c {shlex.quote(LIVES)}",  # only steps get the signal
     )
     job = alice.run("sbatch", "--parsable", *options).stdout.strip()
     wait_until(lambda: cluster.read(f"{alice.cwd}/lives"), 60, "the program to begin")

@@ -66,8 +66,9 @@ def ended(cluster: Cluster, person: Person) -> Ended:
     finally:
         cluster.unpause(node)
     wait_until(lambda: not ranks_on(cluster, node), 90, f"the superseded life on {node} to end; {frozen.log}")
-    # slurmctld does not ping a node that it has given up, and slurmd registers when it likes: an admin does not wait.
-    cluster.run("scontrol", "update", f"nodename={node}", "state=resume")
+    # slurmctld need not ping a node that it has given up, and slurmd registers when it likes: an admin does not wait.
+    # Where it is back already there is nothing to resume.
+    cluster.run("scontrol", "update", f"nodename={node}", "state=resume", code=None)
     wait_until(lambda: cluster.node(node)["State"] == "IDLE", 60, f"{node} to be idle again")
     return Ended(runs, seen, before, made(cluster, frozen))
 
