@@ -43,8 +43,9 @@ _LOOK_SECONDS = 0.5
 _CONNECT_SECONDS = 10.0
 #: Longer than any save takes: the others wait in a collective while rank 0 writes.
 _COLLECTIVE = timedelta(minutes=30)
-#: The groups of lives that have ended. PyTorch before 2.8 joins gloo's threads where a group goes, and holds the GIL
-#: meanwhile; a thread that is just letting go of its last tensor waits for the GIL: the rank would never end.
+#: No group goes before the process does, which ends with os._exit: gloo joins its threads with it. One that waits
+#: for a rank that died does so for as long as a collective may take; and PyTorch before 2.8 holds the GIL meanwhile,
+#: for which a thread that is just letting go of its last tensor waits: the rank would never end.
 _kept: list[Any] = []
 
 
@@ -110,8 +111,6 @@ def joined(env: JobEnv, device: str, seconds: float, flags: SignalFlags | None =
     finally:
         if in_order:
             dist.destroy_process_group()
-        # Else the groups stay as they are: gloo joins its threads when they go, and one that waits for a rank
-        # that died does so for as long as a collective may take. The process ends with os._exit.
 
 
 def _own_kind(env: JobEnv, device: str) -> str:

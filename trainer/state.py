@@ -19,6 +19,7 @@ import safetensors.torch
 import torch
 
 from slurmkit.errors import CheckpointError
+from slurmkit.runtime.records import from_json
 from trainer.checkpoint import STATE, TENSORS
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def unpack(files: Mapping[str, bytes]) -> tuple[dict[str, Tensor], dict[str, Any
         CheckpointError: if it is something else, for example a pickle; that is never run.
     """
     try:
-        facts: dict[str, Any] = json.loads(files[STATE])
+        facts: dict[str, Any] = from_json(files[STATE])
         tensors = dict(safetensors.torch.load(files[TENSORS]))
         for name, original in facts["aliases"].items():
             tensors[name] = tensors[original]

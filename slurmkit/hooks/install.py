@@ -73,7 +73,7 @@ def install(
     folder: Path,
     state_dir: str | None,
     *,
-    site: Site | None = None,
+    site: Site | None,
     force: bool = False,
     dry_run: bool = False,
 ) -> Installed:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
+
+from slurmkit.runtime.records import from_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,9 +51,9 @@ def _last(folder: Path) -> Record:
 def _record(node: str, line: bytes) -> Record | None:
     """A line of the hooks; None where it is torn, or not theirs."""
     try:
-        found = json.loads(line)
+        found = from_json(line)
         time, event, job = found["time"], found["event"], found["job"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
     # Of these very types: true is an int to Python, and 1e999 a number to JSON.
     sound = type(time) is int and time in _TIMES and type(event) is str and type(job) in {int, type(None)}

@@ -43,11 +43,7 @@ def jobs_of(run: Run, client: SlurmClient) -> tuple[dict[int, str], dict[str, Ta
     if run.by_hand:
         return _by_hand(run, run.by_hand, client)
     newest: dict[int, str] = {}
-    attempts = run.attempts()
-    if attempts:
-        _same_cluster(attempts[-1].cluster, client.cluster())
-    attempts = [*attempts, *adopt(run, client)]
-    for attempt in attempts:
+    for attempt in adopt(run, client):
         for index, point in enumerate(attempt.tasks):
             newest[point] = attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"
     if not newest:
@@ -105,29 +101,34 @@ def _script_names(run: Run, job_id: str, client: SlurmClient) -> bool:
 
 
 def adopt(run: Run, client: SlurmClient) -> list[Attempt]:
-    """Record jobs of a run that are not recorded: their submission was killed, or its script was submitted again by hand.
+    """All submissions of a run, after those that are not recorded yet are.
 
-    Slurm knows them by the script, and what has ended in this folder is its own.
+    Their submission was killed before it could, or its script was submitted again by hand. Slurm knows such a job by
+    the script, and what has ended in this folder is its own.
 
     Args:
         run: one that was submitted.
         client: how Slurm is asked.
 
     Returns:
-        These submissions, oldest first.
+        The submissions, oldest first.
+
+    Raises:
+        ConfigError: if the run was submitted to another cluster than the one that is asked.
     """
-    known = {attempt.job_id for attempt in run.attempts()}
+    known, cluster = run.attempts(), client.cluster()
+    if known:
+        _same_cluster(known[-1].cluster, cluster)
     scripts = {str(path / "job.sbatch") for path in (run.path, run.path.resolve())}
     found = {job for script in scripts for job in client.jobs_made_from(script)}
-    new = sorted((found | {job.partition("_")[0] for job, _ in run.exits()}) - known, key=int)
-    if not new:
-        return []
-    cluster, count = client.cluster(), len(run.points())
-    attempts = [Attempt(cluster, job, time.time(), tuple(range(count)) if count else None) for job in new]
+    found |= {job.partition("_")[0] for job, _ in run.exits()}
+    unknown = sorted(found.difference(attempt.job_id for attempt in known), key=int)
+    points = tuple(range(len(run.points()))) or None
+    new = [Attempt(cluster, job_id, time.time(), points) for job_id in unknown]
     with contextlib.suppress(OSError):  # in a folder that may only be read, the next one asks again
-        for attempt in attempts:
+        for attempt in new:
             run.add_attempt(attempt)
-    return attempts
+    return [*known, *new]
 
 
 def _same_cluster(submitted: str, asked: str) -> None:

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 from slurmkit.compiler.plan import folder_name, point_lines
 from slurmkit.errors import ConfigError, RunNotFoundError, SlurmkitError
 from slurmkit.runtime.jobenv import point_folder
-from slurmkit.runtime.records import append_lines, read_json_lines, write_atomic
+from slurmkit.runtime.records import append_lines, from_json, read_json_lines, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Attempt", "PointStatus", "Run", "default_runs_dir", "is_run", "new_run_path"]
+__all__ = ["JOB", "Attempt", "PointStatus", "Run", "default_runs_dir", "is_run", "new_run_path"]
 
 #: What a script that was submitted by hand calls its folder: name and job id. A run of ours without its
 #: manifest, which was killed while it was made, can end in digits too.
-_BY_HAND = re.compile(r"(?!.*-\d{8}-\d{6}-[0-9a-f]{4}$).+-(\d+)")
-#: The id of a job, or of one task of an array.
-_JOB = re.compile(r"\d+(_\d+)?", re.ASCII)
+_BY_HAND = re.compile(r"(?!.*-\d{8}-\d{6}-[0-9a-f]{4}$).+-([0-9]{1,10})")
+#: The id of a job, or of one task of an array; Slurm's have 32 bits.
+JOB = re.compile(r"(\d{1,10})(?:_(\d{1,10}))?", re.ASCII)
 #: The fields that a record has at least. Lines that have not are passed over, as torn ones are.
 _EXIT = {"job": str, "task": int, "restart": int, "exit": int, "time": int}
 _ENDED = {"point": int, "job": str, "state": str, "reason": str, "nodes": str, "restarts": int, "source": str}
@@ -96,7 +96,7 @@ class Run:
     def manifest(self) -> dict[str, Any]:
         """``run.json``."""
         try:
-            manifest: Any = json.loads((self.path / "run.json").read_text())
+            manifest: Any = from_json((self.path / "run.json").read_text())
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
         else:
@@ -154,7 +154,7 @@ class Run:
     @staticmethod
     def _attempt(path: Path) -> Attempt:
         try:
-            return _attempt_in(json.loads(path.read_text()))
+            return _attempt_in(from_json(path.read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SlurmkitError(
                 f"{path} is no record of a submission: {getattr(error, 'strerror', None) or repr(error)}",
@@ -227,7 +227,8 @@ def _attempt_in(record: Mapping[str, Any]) -> Attempt:
         KeyError, TypeError, ValueError: for anything else.
     """
     points = record["points"]
-    if not re.fullmatch(r"[0-9]+", record["job_id"]) or not all(type(point) is int for point in points or ()):
+    job = JOB.fullmatch(record["job_id"])
+    if job is None or job[2] or not all(type(point) is int for point in points or ()):
         raise ValueError(f"job_id {record['job_id']!r}, points {points!r:.40}")
     return Attempt(
         cluster=str(record["cluster"]),
@@ -241,7 +242,7 @@ def _attempt_in(record: Mapping[str, Any]) -> Attempt:
 def _is(record: Mapping[str, Any], types: Mapping[str, type]) -> bool:
     """Whether a line is a record of a job: a folder that people share can hold anything."""
     return all(isinstance(record.get(key), kind) for key, kind in types.items()) and bool(
-        _JOB.fullmatch(record["job"])
+        JOB.fullmatch(record["job"])
     )
 
 

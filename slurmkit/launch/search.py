@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import RunNotFoundError, SlurmkitError, SlurmRefusedError, SlurmUnavailableError
 from slurmkit.launch.jobs import adopt
-from slurmkit.launch.ledger import Run, is_run
+from slurmkit.launch.ledger import JOB, Run, is_run
 from slurmkit.launch.states import queued
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ def find_point(word: str, runs_dir: Path, client: SlurmClient) -> tuple[Run, int
     named = next((run for run in runs if run.id == word), None)
     if named is not None:
         return named, None
-    job, _, task = word.partition("_")
-    if not all(part.isascii() and part.isdecimal() for part in word.split("_", 1)):
+    asked = JOB.fullmatch(word)
+    if asked is None:
         raise _unknown(word, runs_dir, runs, "")
+    job, task = asked[1], asked[2] or ""
     unread: list[str] = []
     found = _recorded(job, task, runs, unread) or _asked(job, task, runs, client)
     if found is None:

@@ -6,9 +6,10 @@ override reaches the program as it was written and no shell ever reads it.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
+
+from slurmkit.runtime.records import from_json
 
 __all__ = ["read_point"]
 
@@ -21,7 +22,7 @@ def read_point(path: Path, index: int) -> list[str]:
     """
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            record = json.loads(line)
+            record = from_json(line)
             if record["index"] == index:
                 return [str(override) for override in record["overrides"]]
     raise LookupError(f"{path} has no point {index}")

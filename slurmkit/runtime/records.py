@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "append_json",
     "append_lines",
+    "from_json",
     "fsync_dir",
     "make_dirs",
     "read_json",
@@ -125,6 +126,18 @@ def append_json(path: Path, record: Mapping[str, Any]) -> None:
     append_lines(path, json.dumps(record, separators=(",", ":")) + "\n")
 
 
+def from_json(data: str | bytes) -> Any:
+    """The value of a JSON text that anybody may have written.
+
+    Raises:
+        ValueError: for all that is none; also for one nested so deep that Python gives up.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("JSON nested too deep") from error
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """The mapping in a JSON file.
 
@@ -135,7 +148,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         None where there is no such file, or no mapping of JSON in it.
     """
     try:
-        value = json.loads(path.read_bytes())
+        value = from_json(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
     return value if isinstance(value, dict) else None
@@ -156,7 +169,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     records = []
     for line in data.split(b"\n"):
         try:
-            value = json.loads(line)
+            value = from_json(line)
         except ValueError:
             continue
         if isinstance(value, dict):

@@ -19,10 +19,10 @@ PAGE = ROOT / "docs" / "compatibility.md"
 RELEASES = ("22.05", "24.11", "26.05")
 
 #: How good an outcome is: a feature is as good as the worst of its tests.
-_OUTCOMES = ("failed", "skipped", "passed")
+_OUTCOMES = ("failed", "skipped", "absent", "passed")
 #: The last line of a pytest that came to its end.
 _ENDED = re.compile(r"\d+ (passed|failed|error).* in [\d.]+s")
-_WORDS = {"passed": "yes", "failed": "**no**", "skipped": "not there"}
+_WORDS = {"passed": "yes", "failed": "**no**", "skipped": "not tried", "absent": "not there"}
 
 _TOP = """# Compatibility
 

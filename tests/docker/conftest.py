@@ -128,6 +128,17 @@ def make_idle(cluster: Cluster) -> None:
 
 
 @pytest.fixture
+def absent(request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Note that this release was built without the feature of the test, which has seen what its user sees then."""
+
+    def note() -> None:
+        for marker in request.node.iter_markers("feature"):
+            request.config.stash[_RESULTS].add(marker.args[0], "absent")
+
+    return note
+
+
+@pytest.fixture
 def difference(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Note what this release does in its own way, for the page: see ``Results.differs``."""
     differs = request.config.stash[_RESULTS].differs

@@ -73,7 +73,7 @@ def reconfigure(lab: Lab, change: Callable[[str], str], state: Path, *, recorded
 def test_slurm_conf_names_them(start_lab: Callable[..., Lab], tmp_path: Path) -> None:
     """Installed, named, run at a job; not to be removed while named; and gone without a trace afterwards."""
     state = tmp_path / "state"
-    install(tmp_path / "ours", str(state))
+    install(tmp_path / "ours", str(state), site=None)
     lines = [f"Prolog={tmp_path}/ours/prolog", f"Epilog={tmp_path}/ours/epilog"]
     lab = start_lab(**ONE, extra="\n".join(lines))
     job = run_job(lab)
@@ -229,7 +229,7 @@ def mounted(place: Path, options: str) -> Iterator[None]:
 def attempt(folder: Path, state: str) -> SlurmkitError | None:
     """Install, and return what stood in the way."""
     try:
-        install(folder, state, force=True)
+        install(folder, state, force=True, site=None)
     except SlurmkitError as error:
         return error
     return None
@@ -248,7 +248,7 @@ def test_a_full_disk(tmp_path: Path, options: str, fresh: bool) -> None:
     failures = 0
     with mounted(small, options):
         if not fresh:
-            install(small / "ours", state)
+            install(small / "ours", state, site=None)
             (small / "ours" / "prolog").write_text("#!/bin/sh\n")
         filler = []
         with contextlib.suppress(OSError):
@@ -273,7 +273,7 @@ def test_a_mount_that_forbids_programs(tmp_path: Path) -> None:
     """On noexec every Prolog would fail: it is seen before slurm.conf names one."""
     with mounted(tmp_path / "small", "noexec"):
         with pytest.raises(SlurmkitError, match=r"noexec.*nothing was changed"):
-            install(tmp_path / "small" / "ours", str(tmp_path / "state"))
+            install(tmp_path / "small" / "ours", str(tmp_path / "state"), site=None)
         assert not list((tmp_path / "small").iterdir())
     assert not (tmp_path / "state").exists()
 
@@ -314,7 +314,7 @@ def test_a_slurmduser_that_is_not_root(reachable: Path) -> None:
         subprocess.run(["/bin/sh", "-c", remedy], check=True)
         assert records() == 1
     with pytest.raises(SlurmkitError, match=f"state belongs to {SOMEBODY}, who could lead elsewhere"):
-        install(ours, None)
+        install(ours, None, site=None)
     os.chown(ours, uid, -1)  # root itself runs what is there, at each install
     with pytest.raises(SlurmkitError, match=f"ours belongs to {SOMEBODY}, who could replace"):
         install(ours, None, site=site)
@@ -326,6 +326,6 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     os.chown(tmp_path / "theirs", 12345, -1)
     with pytest.raises(SlurmkitError, match=r"theirs belongs to uid 12345") as caught:
-        install(tmp_path / "theirs" / "ours", str(tmp_path / "state"))
+        install(tmp_path / "theirs" / "ours", str(tmp_path / "state"), site=None)
     assert not isinstance(caught.value, UsageError)
     assert f"chown root {tmp_path}/theirs" in caught.value.hint

@@ -41,7 +41,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    install(tmp_path / "ours", f"{tmp_path}/state")
+    install(tmp_path / "ours", f"{tmp_path}/state", site=None)
     return tmp_path / "ours"
 
 

@@ -33,7 +33,7 @@ def test_what_slurm_runs_or_may_run_is_not_uninstalled(
     place: Path, state: str, prolog: str, said: str, force: bool
 ) -> None:
     """A Prolog that nobody finds drains every node that gets a job: no force takes it away."""
-    install(place, state)
+    install(place, state, site=None)
     (place.parent / "site.sh").write_text(f"#!/bin/sh\nrm -f {place}/prolog\n")
     with pytest.raises(SlurmkitError, match=said) as caught:
         uninstall(place, site=site(Prolog=prolog.format(place=place)), force=force)
@@ -43,7 +43,7 @@ def test_what_slurm_runs_or_may_run_is_not_uninstalled(
 
 def test_an_uninstall_where_nobody_knows(place: Path, state: str) -> None:
     """Where Slurm could not be asked, somebody has to say that no slurm.conf names them."""
-    install(place, state)
+    install(place, state, site=None)
     with pytest.raises(SlurmUnavailableError, match=r"is not known: no route to head$") as caught:
         uninstall(place, site=None, why="no route to head")
     assert "--force" in caught.value.hint

@@ -90,7 +90,7 @@ def script(place: Path, text: str) -> str:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    install(tmp_path / "ours", f"{tmp_path}/state")
+    install(tmp_path / "ours", f"{tmp_path}/state", site=None)
     return tmp_path / "ours"
 
 
@@ -123,7 +123,7 @@ def test_each_fault_is_told_with_its_remedy(place: Path, fault: str) -> None:
     assert re.search(said, trouble.what), trouble
     assert re.search(remedy, trouble.remedy), trouble
     with contextlib.suppress(SlurmkitError):
-        install(place, None, force="--force" in trouble.remedy)
+        install(place, None, force="--force" in trouble.remedy, site=None)
     mended = not check(place, read_site(settings, (22, 5))).troubles
     assert mended == bool(re.search(INSTALL, trouble.remedy))
 
@@ -148,7 +148,7 @@ def test_a_command_is_whole_wherever_it_stands(place: Path, monkeypatch: pytest.
 def test_every_folder_that_others_may_write_is_told(tmp_path: Path) -> None:
     """Whoever does what status says has not to ask again."""
     place = tmp_path / "above" / "ours"
-    install(place, f"{tmp_path}/state")
+    install(place, f"{tmp_path}/state", site=None)
     for folder in (place, place.parent):
         folder.chmod(0o777)
     remedies = [trouble.remedy for trouble in check(place, read_site(options(place), (22, 5))).troubles]

@@ -94,6 +94,14 @@ def test_a_torn_last_line_is_left_out_and_does_not_swallow_the_next(tmp_path: Pa
     assert read_json_lines(path) == [{"number": 1}, {"number": 3}]
 
 
+def test_what_is_no_record_is_passed_over(tmp_path: Path) -> None:
+    """A folder that people share can hold anything: text, torn lines, numbers and lists without end."""
+    path = tmp_path / "x.jsonl"
+    junk = ["", "x", "1", "null", "[]", DEEP, '{"a": ' + "9" * 5000 + "}", "\x00"]
+    path.write_text("\n".join([*junk, '{"a": 1}', ""]))
+    assert read_json_lines(path) == [{"a": 1}]
+
+
 def test_floats_come_back_exactly(tmp_path: Path) -> None:
     """A loss that is written is the loss that is read."""
     path = tmp_path / "metrics.jsonl"
@@ -103,7 +111,11 @@ def test_floats_come_back_exactly(tmp_path: Path) -> None:
     assert [record["loss"] for record in read_json_lines(path)] == values
 
 
-@pytest.mark.parametrize("content", [None, "", "[1]", '{"a": '])
+#: More than Python's parser follows.
+DEEP = "[" * 200000
+
+
+@pytest.mark.parametrize("content", [None, "", "[1]", '{"a": ', DEEP])
 def test_no_mapping_is_none(tmp_path: Path, content: str | None) -> None:
     """A file that is missing, torn or no mapping is None, and never an exception in a reader."""
     path = tmp_path / "x.json"
