@@ -122,7 +122,9 @@ def adopt(run: Run, client: SlurmClient) -> list[Attempt]:
     scripts = {str(path / "job.sbatch") for path in (run.path, run.path.resolve())}
     found = {job for script in scripts for job in client.jobs_made_from(script)}
     found |= {job.partition("_")[0] for job, _ in run.exits()}
-    unknown = sorted(found.difference(attempt.job_id for attempt in known), key=int)
+    # What is older than the newest that we know of supersedes nothing.
+    last = max((int(attempt.job_id) for attempt in known), default=-1)
+    unknown = sorted((job_id for job_id in found if int(job_id) > last), key=int)
     points = tuple(range(len(run.points()))) or None
     new = [Attempt(cluster, job_id, time.time(), points) for job_id in unknown]
     with contextlib.suppress(OSError):  # in a folder that may only be read, the next one asks again

@@ -139,10 +139,11 @@ def test_the_queue_is_read_by_width() -> None:
 
 
 def test_a_job_is_found_by_its_script() -> None:
-    """Of all jobs the one that was made from this very path."""
-    rows = {"10": "/runs/other/job.sbatch", "11": "/runs/x/job.sbatch2", "12": "/runs/x/job.sbatch"}
-    shown = "".join(f"{job:<30}{script:<600}\n" for job, script in rows.items())
-    assert ask(OURS, (0, shown, "")) == ["12"]
+    """Of all jobs those that were made from this very path, an array once, oldest first."""
+    ours = "/runs/x/job.sbatch"
+    rows = [("12", ours), ("10", "/runs/other/job.sbatch"), ("11", f"{ours}2"), ("12", ours), ("9", ours)]
+    shown = "".join(f"{job:<30}{script:<600}\n" for job, script in rows)
+    assert ask(OURS, (0, shown, "")) == ["9", "12"]
     assert ask(OURS, (0, "", "")) == []
     assert ask(OURS, (1, "", "slurm_load_jobs error: Invalid job id specified\n")) == [], (
         "nobody's job at all"

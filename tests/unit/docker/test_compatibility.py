@@ -61,6 +61,16 @@ def test_a_difference_names_code_that_is_there() -> None:
         results.differs("topic", "seen", handled="slurmkit/nowhere.py:name")
 
 
+def test_what_a_release_is_built_without_is_not_there() -> None:
+    """The test has passed, and what its user sees is no fault; a failure of the same feature weighs more."""
+    results = Results("26.05")
+    for outcome in ("absent", "passed"):
+        results.add("PMIx", outcome)
+    assert results.features == {"PMIx": "absent"}
+    results.add("PMIx", "failed")
+    assert results.features == {"PMIx": "failed"}
+
+
 @pytest.mark.parametrize(
     "lacks", [{}, {"chosen": True}, {"files": set()}, {"left": {"test_core.py::test_it"}}, {"up": 0}]
 )

@@ -46,6 +46,30 @@ def test_every_script_says_what_is_accepted(tmp_path: Path) -> None:
         assert all(release in done.stderr for release in ("22.05", "24.11", "26.05")), words
 
 
+def test_an_image_without_its_tools_says_what_to_type(tmp_path: Path) -> None:
+    """Without .venv nothing is built; where no base image comes, Docker's own last words say why."""
+    shutil.copytree(DOCKER, tmp_path / "docker")
+    path = tmp_path / "path"
+    path.mkdir()
+    for name, line in (
+        ("docker", 'case $1 in pull) printf "Error\\nlookup of the name: no such host\\n" >&2; exit 1;; image) exit 1;; esac'),
+        ("debootstrap", "exit 3"),
+    ):  # fmt: skip
+        (path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (path / name).chmod(0o755)
+
+    def said(*words: str) -> str:
+        script = [tmp_path / "docker" / words[0], *words[1:]]
+        env = {"PATH": f"{path}:/usr/bin:/bin"}
+        done = subprocess.run(script, capture_output=True, text=True, check=False, env=env, timeout=60)
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "there is no" in (venv := said("cluster.sh", "image", "22.05"))
+    assert "make setup" in venv
+    assert "it cannot be pulled: lookup of the name: no such host" in said("base.sh", "bookworm")
+
+
 def test_hosts_have_one_address_everywhere() -> None:
     """A name in the list that all hosts have is the address that this host gets."""
     composed = yaml.safe_load((DOCKER / "compose.yaml").read_text())

@@ -113,7 +113,7 @@ def test_the_log_of_a_run_by_hand_is_looked_for(
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", '{"cluster": "lab"}', "[]", ATTEMPT.replace('"7"', "7"), ATTEMPT.replace('"7"', '"x"'), ATTEMPT.replace("null", '"01"'),
+        "", "{", '{"cluster": "lab"}', "[]", ATTEMPT.replace('"7"', "7"), ATTEMPT.replace('"7"', '"x"'), ATTEMPT.replace('"7"', '"7_1"'), ATTEMPT.replace("null", '"01"'),
         ATTEMPT.replace("null", "[true]"),
     ],
 )  # fmt: skip

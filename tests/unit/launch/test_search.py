@@ -121,7 +121,9 @@ def test_runs_of_others_are_passed_over(
         find(str(theirs.path), tmp_path / "runs")
 
 
-@pytest.mark.parametrize("word", ["x" * 300, "a\x00b", "12_x", "²", "99999999999999999999_1"])
+@pytest.mark.parametrize(
+    "word", ["x" * 300, "a\x00b", "12_x", "²", "9" * 20 + "_1", "9" * 5000, "41_" + "9" * 5000], ids=range(7)
+)
 def test_any_word_may_be_typed(tmp_path: Path, word: str, make: Callable[..., Run]) -> None:
     """No word is more than no run."""
     make(tmp_path / "runs").add_attempt(Attempt("lab", "41", 0.0, (0,)))

@@ -103,9 +103,11 @@ def test_a_script_that_is_submitted_once_more_is_the_next_submission(run: Run) -
     class Again(Slurm):
         def jobs_made_from(self, script: str) -> list[str]:
             assert script == str(run.path / "job.sbatch")
-            return ["12", "40"]
+            return ["9", "12", "40"]  # an older one supersedes nothing
 
     queue = [row("40", str(task), "RUNNING", str(run.path / "job.sbatch")) for task in range(3)]
+    endless = '{"job": "%s", "task": 0, "restart": 0, "exit": 0, "time": 5}' % ("1" * 5000)
+    (run.path / "exits" / "n0.jsonl").write_text(f"{endless}\n")  # no id of Slurm's: it is passed over
     for _ in range(2):
         assert [item.job for item in run_status(run, Again(queue))] == ["40_0", "40_1", "40_2"]
     (run.path / "exits" / "n1.jsonl").write_text(
