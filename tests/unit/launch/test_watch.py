@@ -110,12 +110,11 @@ def test_a_script_that_is_submitted_once_more_is_the_next_submission(run: Run) -
     (run.path / "exits" / "n0.jsonl").write_text(f"{endless}\n")  # no id of Slurm's: it is passed over
     for _ in range(2):
         assert [item.job for item in run_status(run, Again(queue))] == ["40_0", "40_1", "40_2"]
-    (run.path / "exits" / "n1.jsonl").write_text(
-        '{"job": "41", "task": 2, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
-    )
-    assert [(item.job, item.state) for item in run_status(run, Slurm())][2] == ("41_2", "COMPLETED")
+    record = '{"job": "%s", "task": 2, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
+    (run.path / "exits" / "n1.jsonl").write_text(record % "100" + record % "99")
+    assert [(item.job, item.state) for item in run_status(run, Slurm())][2] == ("100_2", "COMPLETED")
     assert [(one.job_id, one.points) for one in run.attempts()] == [
-        (job, (0, 1, 2)) for job in ("12", "40", "41")
+        (job, (0, 1, 2)) for job in ("12", "40", "99", "100")
     ]
 
 
