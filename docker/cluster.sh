@@ -122,7 +122,7 @@ case $verb in
   up) up ;;
   shell)
     docker inspect "$CLUSTER-login" >/dev/null 2>&1 || { say "is not up: make cluster-up SLURM=$release"; exit 1; }
-    tty=(); [ -t 0 ] && tty=(-it)
+    tty=(-i); [ -t 0 ] && tty=(-it) # what is piped in is read, as ssh does
     [ $# -gt 0 ] || set -- bash
     exec docker exec "${tty[@]}" --user alice --workdir /home/alice --env HOME=/home/alice "$CLUSTER-login" "$@"
     ;;
