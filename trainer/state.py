@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 
 from slurmkit.errors import CheckpointError
-from slurmkit.runtime.records import from_json
+from slurmkit.runtime.records import mapping_from_json
 from trainer.checkpoint import STATE, TENSORS
 
 if TYPE_CHECKING:
@@ -192,11 +192,11 @@ def unpack(files: Mapping[str, bytes]) -> tuple[dict[str, Tensor], dict[str, Any
         CheckpointError: if it is something else, for example a pickle; that is never run.
     """
     try:
-        facts: dict[str, Any] = from_json(files[STATE])
+        facts = mapping_from_json(files[STATE])
         tensors = dict(safetensors.torch.load(files[TENSORS]))
         for name, original in facts["aliases"].items():
             tensors[name] = tensors[original]
-    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{TENSORS} or {STATE} is not what this trainer writes: {error}") from error
     return tensors, facts
 

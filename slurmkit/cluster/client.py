@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
     from slurmkit.cluster.model import ClusterConfig, ClusterSnapshot
 
-__all__ = ["SlurmClient", "open_client"]
+__all__ = ["COMMAND_WIDTH", "SlurmClient", "open_client"]
+
+#: After so many characters the command of a job is cut.
+COMMAND_WIDTH = 600
 
 
 class SlurmClient(Protocol):
@@ -30,8 +33,11 @@ class SlurmClient(Protocol):
         """The cluster's name. A job id means something only together with it."""
         ...
 
-    def jobs_made_from(self, script: str) -> list[str]:
-        """The ids of our own jobs that were made from the script at that path, oldest first, while Slurm knows them."""
+    def own_jobs(self) -> list[tuple[str, float, str]]:
+        """Each job and array of ours that Slurm knows: id, when it was submitted (seconds since the epoch), and command.
+
+        The command is the script's path and its words, cut after ``COMMAND_WIDTH`` characters.
+        """
         ...
 
     def job(self, job_id: str) -> Mapping[str, str] | None:

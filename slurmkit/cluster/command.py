@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from slurmkit.cluster import parse
+from slurmkit.cluster.client import COMMAND_WIDTH
 from slurmkit.cluster.model import ClusterConfig, ClusterSnapshot
 from slurmkit.errors import NoCommandError, SlurmRefusedError, SlurmUnavailableError
 from slurmkit.runtime.silence import has_no_conf, is_unreachable, told, tries_again
@@ -35,8 +36,9 @@ _QUEUE_FIELDS = {
     "RestartCnt": 12,
     "Reason": 120,
     "NodeList": 400,
-    "Command": 600,
+    "Command": COMMAND_WIDTH,
 }
+_OWN_FIELDS = {"ArrayJobID": 30, "SubmitTime": 30, "Command": COMMAND_WIDTH}
 _HISTORY_FIELDS = ("JobID", "State", "NodeList", "JobName")
 _FORGOTTEN = "Invalid job id"  # what Slurm says of a job that ended minutes ago
 _START_A_LAB = 'eval "$(slurmkit lab up)"'
@@ -229,19 +231,15 @@ class CommandClient:
         """See ``SlurmClient.cluster``."""
         return self.config().cluster
 
-    def jobs_made_from(self, script: str) -> list[str]:
-        """See ``SlurmClient.jobs_made_from``."""
+    def own_jobs(self) -> list[tuple[str, float, str]]:
+        """See ``SlurmClient.own_jobs``."""
         self._answers()
-        width = _QUEUE_FIELDS["Command"]
-        own = ("--me", "--noheader", "--states=all", f"--Format=ArrayJobID:30,Command:{width}")
+        own = ("--me", "--noheader", "--states=all", f"--Format={_form(_OWN_FIELDS)}")
         out = self._ask("squeue", *own, unless=_FORGOTTEN)  # of somebody without any job
-        # Every task of an array is a line with the id of the array.
-        made = {
-            line[:30].strip()
-            for line in out.splitlines()
-            if line[30 : 30 + width].strip() == script[:width].strip()
-        }
-        return sorted(made, key=int)
+        rows = (_cells(line, _OWN_FIELDS) for line in out.splitlines() if line.strip())
+        # Every task of an array that has begun is a line with the id of the array.
+        jobs = {row["ArrayJobID"]: (parse.parse_time(row["SubmitTime"]), row["Command"]) for row in rows}
+        return [(job, *jobs[job]) for job in sorted(jobs, key=int)]
 
     def job(self, job_id: str) -> Mapping[str, str] | None:
         """See ``SlurmClient.job``."""
@@ -260,11 +258,10 @@ class CommandClient:
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         """See ``SlurmClient.queue``."""
         self._answers()
-        form = ",".join(f"{field}:{width}" for field, width in _QUEUE_FIELDS.items())
         jobs = f"--jobs={','.join(job_ids)}"
-        shown = ("--all", "--array", "--noheader", "--states=all", jobs, f"--Format={form}")
+        shown = ("--all", "--array", "--noheader", "--states=all", jobs, f"--Format={_form(_QUEUE_FIELDS)}")
         out = self._ask("squeue", *shown, unless=_FORGOTTEN)
-        return [_cells(line) for line in out.splitlines() if line.strip()]
+        return [_cells(line, _QUEUE_FIELDS) for line in out.splitlines() if line.strip()]
 
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         """See ``SlurmClient.history``."""
@@ -282,9 +279,13 @@ class CommandClient:
         self._ask("scancel", *job_ids, hint="see the queue with: squeue --me")
 
 
-def _cells(line: str) -> Mapping[str, str]:
+def _form(widths: Mapping[str, int]) -> str:
+    return ",".join(f"{field}:{width}" for field, width in widths.items())
+
+
+def _cells(line: str, widths: Mapping[str, int]) -> Mapping[str, str]:
     cells, start = {}, 0
-    for field, width in _QUEUE_FIELDS.items():
+    for field, width in widths.items():
         cells[field] = line[start : start + width].strip()
         start += width
     return cells

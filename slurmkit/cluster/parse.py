@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ClusterShell.NodeSet import NodeSet
@@ -23,6 +25,7 @@ __all__ = [
     "parse_nodes",
     "parse_partitions",
     "parse_records",
+    "parse_time",
 ]
 
 # Slurm's keys start with a capital letter; the ones inside TRES lists ("cpu=8,mem=16G") do not.
@@ -64,6 +67,13 @@ def parse_job(text: str) -> dict[str, str]:
     comment = _COMMENT.search(line, name.end() if name else 0)
     found = {"JobName": name, "Comment": comment}
     return requeue.parse_job(line) | {key: match[1].strip() for key, match in found.items() if match}
+
+
+def parse_time(text: str) -> float:
+    """A point in time as Slurm's commands write it, in this machine's own time zone, in seconds since the epoch; 0 for none."""
+    with contextlib.suppress(ValueError):  # Unknown, N/A
+        return datetime.fromisoformat(text).timestamp()
+    return 0.0
 
 
 def expand(hostlist: str) -> tuple[str, ...]:

@@ -118,7 +118,9 @@ def _unknown_partition(name: str | None, names: Sequence[str | None], snapshot: 
             ", ".join(known) or "none that you may see",
             ("resources.partition", known[0]) if known else None,
         )
-    near = (difflib.get_close_matches(name, known, 1, 0.0) or [""])[0]
+    default = snapshot.partition(None)
+    like = difflib.get_close_matches(name, known, 1) or [default.name if default else "", *known]
+    near = next(filter(None, like), "")
     mended = dict.fromkeys(near if each == name else str(each) for each in names)
     return Finding(
         "partition.unknown",

@@ -119,7 +119,7 @@ class Record:
                     f"have the lab ended by the slurmkit that started it, or end its processes by hand and remove {root}",
                 )
             record: Record = _typed(cls, found)
-        except (AttributeError, ConfigError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, ConfigError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise LabError(
                 f"{root / _FILE} is not what this slurmkit writes: {error!r}",
                 f"end its processes by hand and remove {root}",

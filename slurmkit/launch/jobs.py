@@ -1,81 +1,158 @@
-"""Which job belongs to a run. An id alone names none: another cluster has it too, and it is issued again."""
+"""Which jobs belong to a run, and which is each point's. An id alone names none: another cluster has it too, and it is issued again."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shlex
-import time
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from slurmkit.cluster.client import COMMAND_WIDTH
 from slurmkit.compiler.plan import folder_name
 from slurmkit.errors import ConfigError
-from slurmkit.launch.ledger import Attempt
-from slurmkit.launch.states import TaskState, task_states
+from slurmkit.launch.lives import newest_lives
+from slurmkit.launch.states import UNFINISHED, TaskState, job_ids, task_states
 
 if TYPE_CHECKING:
-    from slurmkit.cluster.client import SlurmClient
-    from slurmkit.launch.ledger import Run
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["adopt", "jobs_of"]
+    from slurmkit.cluster.client import SlurmClient
+    from slurmkit.launch.ledger import Attempt, Run
+    from slurmkit.launch.lives import Life
+
+__all__ = ["Jobs", "is_made_by", "jobs_made_by", "jobs_of", "kept_jobs"]
 
 #: How the folder of a run begins in its script, and how a script submitted by hand ends it.
 _RUN_DIR = "export SLURMKIT_RUN_DIR="
 _JOB_ID = "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}"
 
 
-def jobs_of(run: Run, client: SlurmClient) -> tuple[dict[int, str], dict[str, TaskState]]:
-    """The jobs of a run, and what Slurm still knows of them.
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of a run, and what Slurm still knows of them."""
+
+    newest: Mapping[int, str]
+    """By point, the id of its job or array task (``12``, ``12_3``): the one that lives, else the last submitted."""
+    states: Mapping[str, TaskState]
+    """By that id, the states of those that are this run's; of points that were submitted again, of older ones too."""
+    points: Mapping[str, int]
+    """The point of each of them."""
+    lives: Mapping[tuple[str, int], Life]
+    """What the batch scripts wrote, by job and point."""
+
+
+def jobs_of(run: Run, client: SlurmClient) -> Jobs:
+    """The jobs of a run: those that are recorded, those that left something in its folder, and those that Slurm has.
+
+    A submission may have been killed before its record, and a person may submit the script again. Such a job has
+    the tasks that are seen of it. The run folder is only read.
 
     Args:
         run: the run.
         client: how Slurm is asked.
 
-    Returns:
-        The id of each point's job or array task by its newest submission (``12``, ``12_3``), and by id the
-        states of those that are this run's.
-
     Raises:
         ConfigError: if the run was submitted to another cluster than the one that is asked.
     """
+    cluster, lives, attempts = client.cluster(), run.lives(), run.attempts()
+    named = [attempt.cluster for attempt in attempts] + [life.cluster for life in lives]
+    _check_cluster(run, cluster, named)
+    lives = [life for life in lives if life.cluster in {cluster, ""}]
+    attempts = [attempt for attempt in attempts if attempt.cluster == cluster]
     if run.by_hand:
-        return _by_hand(run, run.by_hand, client)
-    newest: dict[int, str] = {}
-    for attempt in adopt(run, client):
-        for index, point in enumerate(attempt.tasks):
-            newest[point] = attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"
-    if not newest:
-        return {}, {}
+        return _by_hand(run, run.by_hand, client, lives)
+    began = jobs_made_by(run, client) | _began(attempts, lives)
+    points = _points(run, attempts, lives)
+    if not began:
+        return Jobs({}, {}, {}, {})
     called = run.manifest.get("name")
+    asked = [*points, *sorted(began.keys() - job_ids(points))]
+    states = {
+        name: state for name, state in task_states(client, asked).items() if _is_ours(run, state, called)
+    }
+    recorded = {attempt.job_id for attempt in attempts}
+    for name, state in states.items():
+        if state.source and state.job_id not in recorded:
+            points.setdefault(name, (state.task or 0) if run.is_sweep else 0)
+    order = sorted(points, key=lambda name: (_is_live(states.get(name)), began[name.partition("_")[0]]))
+    return Jobs({points[name]: name for name in order}, states, points, newest_lives(lives))
 
-    def is_ours(state: TaskState) -> bool:
-        return _is_called(state, called) if state.source == "sacct" else _is_made_by(run, state)
 
-    states = task_states(client, list(newest.values()))
-    return newest, {name: state for name, state in states.items() if is_ours(state)}
+def _began(attempts: Iterable[Attempt], lives: Iterable[Life]) -> dict[str, float]:
+    """When each job was submitted, or began first where that is not recorded."""
+    began: dict[str, float] = {}
+    for life in lives:
+        began[life.job] = min(life.began, began.get(life.job, life.began))
+    return began | {attempt.job_id: attempt.submitted_at for attempt in attempts}
 
 
-def _by_hand(run: Run, job_id: str, client: SlurmClient) -> tuple[dict[int, str], dict[str, TaskState]]:
+def _points(run: Run, attempts: Iterable[Attempt], lives: Iterable[Life]) -> dict[str, int]:
+    """The point of each job or array task that is written down."""
+    points: dict[str, int] = {}
+    for attempt in attempts:
+        for index, point in enumerate(attempt.tasks):
+            points[attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"] = point
+    recorded, is_sweep = {attempt.job_id for attempt in attempts}, run.is_sweep
+    unrecorded = [life for life in lives if life.job not in recorded]
+    return points | {f"{life.job}_{life.point}" if is_sweep else life.job: life.point for life in unrecorded}
+
+
+def kept_jobs(run: Run) -> Jobs:
+    """The jobs of a run as far as its folder knows, wherever they ran."""
+    lives, attempts = run.lives(), run.attempts()
+    points = _points(run, attempts, lives)
+    if run.by_hand:
+        points |= {name: int(name.partition("_")[2] or 0) for name in run.ended()}
+    began = _began(attempts, lives)
+    order = sorted(points, key=lambda name: began.get(name.partition("_")[0], 0.0))
+    return Jobs({points[name]: name for name in order}, {}, points, newest_lives(lives))
+
+
+def _is_live(state: TaskState | None) -> bool:
+    return state is not None and state.source == "squeue" and state.state in UNFINISHED
+
+
+def _by_hand(run: Run, job_id: str, client: SlurmClient, lives: Iterable[Life]) -> Jobs:
     """A run whose script a person gave to sbatch: nobody has written down which tasks it has."""
-    begun = [f"{job_id}_{point}" for point in run.started() if (run.point_dir(point) / "log").exists()]
-    known = {job_id, *begun, *run.ended()}  # a single run has its log elsewhere
+    own = [life for life in lives if life.job == job_id]
+    known = {job_id, *run.ended()}
+    if run.is_sweep:  # a single run has its log elsewhere
+        known |= {f"{job_id}_{life.point}" for life in own}
     states = task_states(client, sorted(known))
     if any(state.source == "squeue" for state in states.values()) and not _script_names(run, job_id, client):
         states = {name: state for name, state in states.items() if state.source != "squeue"}
-    own = run.id.removesuffix(f"-{job_id}")
+    called = run.id.removesuffix(f"-{job_id}")
     states = {
-        name: state for name, state in states.items() if state.source == "squeue" or _is_called(state, own)
+        name: state for name, state in states.items() if state.source == "squeue" or _is_called(state, called)
     }
     tasks = {int(name.partition("_")[2]): name for name in known.union(states) if "_" in name}
-    return tasks or {0: job_id}, states
+    newest = tasks or {0: job_id}
+    return Jobs(newest, states, {name: point for point, name in newest.items()}, newest_lives(own))
 
 
-def _is_made_by(run: Run, state: TaskState) -> bool:
-    """Whether a job was made from the script of this run, whose id no other has: paths lead there by many names."""
-    cut = str(run.path / "job.sbatch").startswith(state.made_from)  # as squeue does with long ones
-    return cut or Path(state.made_from).parent.name == run.id
+def jobs_made_by(run: Run, client: SlurmClient) -> dict[str, float]:
+    """The jobs of ours that were made from the script of a run, while Slurm knows them: when each was submitted."""
+    return {job: at for job, at, command in client.own_jobs() if is_made_by(run, command)}
+
+
+def is_made_by(run: Run, command: str) -> bool:
+    """Whether a job was made from the script of this run, whose id no other has: paths lead there by many names.
+
+    Args:
+        run: the run.
+        command: what squeue shows, cut where it is long; behind the path stand the words that the script was given.
+    """
+    cut = len(command) >= COMMAND_WIDTH and str(run.path / "job.sbatch").startswith(command)
+    return cut or f"/{run.id}/job.sbatch" in command
+
+
+def _is_ours(run: Run, state: TaskState, called: str | None) -> bool:
+    if state.source == "sacct":
+        return _is_called(state, called)
+    return not state.source or is_made_by(run, state.made_from)
 
 
 def _is_called(state: TaskState, name: str | None) -> bool:
@@ -100,42 +177,13 @@ def _script_names(run: Run, job_id: str, client: SlurmClient) -> bool:
     return False
 
 
-def adopt(run: Run, client: SlurmClient) -> list[Attempt]:
-    """All submissions of a run, after those that are not recorded yet are.
-
-    Their submission was killed before it could, or its script was submitted again by hand. Slurm knows such a job by
-    the script, and what has ended in this folder is its own.
-
-    Args:
-        run: one that was submitted.
-        client: how Slurm is asked.
-
-    Returns:
-        The submissions, oldest first.
-
-    Raises:
-        ConfigError: if the run was submitted to another cluster than the one that is asked.
-    """
-    known, cluster = run.attempts(), client.cluster()
-    if known:
-        _same_cluster(known[-1].cluster, cluster)
-    scripts = {str(path / "job.sbatch") for path in (run.path, run.path.resolve())}
-    found = {job for script in scripts for job in client.jobs_made_from(script)}
-    found |= {job.partition("_")[0] for job, _ in run.exits()}
-    # What is older than the newest that we know of supersedes nothing.
-    last = max((int(attempt.job_id) for attempt in known), default=-1)
-    unknown = sorted((job_id for job_id in found if int(job_id) > last), key=int)
-    points = tuple(range(len(run.points()))) or None
-    new = [Attempt(cluster, job_id, time.time(), points) for job_id in unknown]
-    with contextlib.suppress(OSError):  # in a folder that may only be read, the next one asks again
-        for attempt in new:
-            run.add_attempt(attempt)
-    return [*known, *new]
-
-
-def _same_cluster(submitted: str, asked: str) -> None:
-    if submitted and submitted != asked:
+def _check_cluster(run: Run, asked: str, known: list[str]) -> None:
+    """Refuse a run that has nothing to do with the cluster that is asked."""
+    if not known and not run.by_hand:
+        known = [str((run.manifest.get("slurm") or {}).get("cluster") or "")]
+    named = [name for name in known if name]
+    if named and asked not in named:
         raise ConfigError(
-            f"this run was submitted to the cluster {submitted!r}; SLURM_CONF points at {asked!r}",
-            f"set SLURM_CONF to the slurm.conf of {submitted}",
+            f"this run was submitted to the cluster {named[-1]!r}; SLURM_CONF points at {asked!r}",
+            f"set SLURM_CONF to the slurm.conf of {named[-1]}",
         )

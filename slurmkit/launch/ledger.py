@@ -13,23 +13,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ClusterShell.RangeSet import RangeSet
+
 from slurmkit.compiler.plan import folder_name, point_lines
 from slurmkit.errors import ConfigError, RunNotFoundError, SlurmkitError
+from slurmkit.launch.lives import JOB, LIVES, Life, has_fields, read_lives
 from slurmkit.runtime.jobenv import point_folder
-from slurmkit.runtime.records import append_lines, from_json, read_json_lines, write_atomic
+from slurmkit.runtime.records import append_lines, mapping_from_json, read_json_lines, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["JOB", "Attempt", "PointStatus", "Run", "default_runs_dir", "is_run", "new_run_path"]
+__all__ = ["Attempt", "PointStatus", "Run", "default_runs_dir", "is_run", "new_run_path"]
 
 #: What a script that was submitted by hand calls its folder: name and job id. A run of ours without its
 #: manifest, which was killed while it was made, can end in digits too.
 _BY_HAND = re.compile(r"(?!.*-\d{8}-\d{6}-[0-9a-f]{4}$).+-([0-9]{1,10})")
-#: The id of a job, or of one task of an array; Slurm's have 32 bits.
-JOB = re.compile(r"(\d{1,10})(?:_(\d{1,10}))?", re.ASCII)
 #: The fields that a record has at least. Lines that have not are passed over, as torn ones are.
-_EXIT = {"job": str, "task": int, "restart": int, "exit": int, "time": int}
 _ENDED = {"point": int, "job": str, "state": str, "reason": str, "nodes": str, "restarts": int, "source": str}
 
 
@@ -64,7 +64,7 @@ class PointStatus:
     nodes: str
     restarts: int
     source: str
-    """Who says so: ``squeue``, ``sacct``, ``slurmkit cancel`` or the run's own ``exits`` records."""
+    """Who says so: ``squeue``, ``sacct``, ``slurmkit cancel`` or the run's own records of its ``lives``."""
 
     def as_json(self) -> dict[str, Any]:
         """The status as plain values."""
@@ -96,17 +96,23 @@ class Run:
     def manifest(self) -> dict[str, Any]:
         """``run.json``."""
         try:
-            manifest: Any = from_json((self.path / "run.json").read_text())
+            return mapping_from_json((self.path / "run.json").read_text())
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-        else:
-            if isinstance(manifest, dict):
-                return manifest
-            why = f"it holds no mapping, but {manifest!r:.40}"
-        raise SlurmkitError(
-            f"{self.path / 'run.json'} cannot be read: {why}",
-            "see that you may read it; restore it, or submit again",
-        )
+            raise SlurmkitError(
+                f"{self.path / 'run.json'} cannot be read: {getattr(error, 'strerror', None) or error}",
+                "see that you may read it; restore it, or submit again",
+            ) from error
+
+    def again(self, points: Iterable[int]) -> str:
+        """The command that submits points of this run once more, with the script that it has; empty where it has none."""
+        script = self.path / "job.sbatch"
+        if not script.is_file():
+            return ""
+        words = ["sbatch", f"--chdir={self.manifest.get('cwd', '.')}"]
+        if self.is_sweep:
+            tasks = RangeSet(",".join(map(str, points)))
+            words.append(f"--array={tasks}")
+        return shlex.join([*words, str(script)])
 
     @property
     def by_hand(self) -> str | None:
@@ -154,7 +160,7 @@ class Run:
     @staticmethod
     def _attempt(path: Path) -> Attempt:
         try:
-            return _attempt_in(from_json(path.read_text()))
+            return _attempt_in(mapping_from_json(path.read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SlurmkitError(
                 f"{path} is no record of a submission: {getattr(error, 'strerror', None) or repr(error)}",
@@ -167,11 +173,13 @@ class Run:
         return {
             line["job"]: PointStatus(**{key: line[key] for key in _ENDED})
             for line in lines
-            if _is(line, _ENDED)
+            if has_fields(line, _ENDED)
         }
 
     def keep_ended(self, ended: Mapping[str, PointStatus]) -> None:
-        """Append final states that are not kept yet; a folder of somebody else's stays as it is."""
+        """Append final states that are not kept yet; a folder of somebody else's stays as it is, root or not."""
+        if self.path.stat().st_uid != os.geteuid():
+            return
         known = {name: (status.state, status.restarts) for name, status in self.ended().items()}
         lines = [
             json.dumps(status.as_json()) + "\n"
@@ -202,22 +210,9 @@ class Run:
         finally:
             staged.unlink()
 
-    def exits(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """The exit record of the newest life of each job and task, as the batch scripts wrote them.
-
-        A node that Slurm gave up may come back and end a life that was superseded long ago, and clocks differ:
-        restarts are counted by Slurm, times only tell records of one life apart.
-        """
-        newest: dict[tuple[str, int], dict[str, Any]] = {}
-        for path in sorted((self.path / "exits").glob("*.jsonl")):
-            for record in read_json_lines(path):
-                if not _is(record, _EXIT):
-                    continue
-                place = record["job"], record["task"]
-                known = newest.get(place)
-                if known is None or (record["restart"], record["time"]) >= (known["restart"], known["time"]):
-                    newest[place] = record
-        return newest
+    def lives(self) -> list[Life]:
+        """What the batch scripts wrote of every life of every point."""
+        return read_lives(self.path)
 
 
 def _attempt_in(record: Mapping[str, Any]) -> Attempt:
@@ -236,13 +231,6 @@ def _attempt_in(record: Mapping[str, Any]) -> Attempt:
         submitted_at=record["submitted_at"],
         points=None if points is None else tuple(points),
         differences=tuple(record["differences"]),
-    )
-
-
-def _is(record: Mapping[str, Any], types: Mapping[str, type]) -> bool:
-    """Whether a line is a record of a job: a folder that people share can hold anything."""
-    return all(isinstance(record.get(key), kind) for key, kind in types.items()) and bool(
-        JOB.fullmatch(record["job"])
     )
 
 
@@ -273,7 +261,7 @@ def create_run(path: Path) -> None:
             write_atomic(runs_dir / ".gitignore", "*\n")  # runs are no part of the project around them
         path.mkdir(mode=0o700)
         (path / "points" / "0" / "0").mkdir(parents=True)
-        (path / "exits").mkdir()
+        (path / LIVES).mkdir()
     except OSError as error:
         raise ConfigError(
             f"runs_dir: no run folder can be made in {runs_dir}: {error.strerror or error}",
@@ -296,6 +284,6 @@ def is_run(folder: Path) -> bool:
     with contextlib.suppress(OSError):  # people who share a folder of runs may not look into all of them
         by_hand = _BY_HAND.fullmatch(folder.absolute().name) is not None
         return (folder / "run.json").is_file() or (
-            by_hand and all((folder / part).is_dir() for part in ("points", "exits"))
+            by_hand and all((folder / part).is_dir() for part in ("points", LIVES))
         )
     return False

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, BinaryIO
 
 from slurmkit.errors import RunNotFoundError, SlurmRefusedError, SlurmUnavailableError
-from slurmkit.launch.watch import is_live, run_status
+from slurmkit.launch.watch import is_live, kept_status, run_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ def _missing(run: Run, point: int, client: SlurmClient) -> tuple[str, bool]:
 
 
 def _end_without_log(status: PointStatus) -> str:
-    began = status.source == "exits" or status.state == "COMPLETED"
+    began = status.source == "lives" or status.state == "COMPLETED"
     how = "has ended, and what it printed is not there" if began else "has ended without having begun"
     node = f" (on {status.nodes})" if status.nodes else ""
     return f"its job {status.job} {how}: {status.state} {status.reason}".rstrip() + node
@@ -135,7 +135,10 @@ def _is_over(run: Run, point: int, client: SlurmClient, say: Callable[[str], Non
     try:
         statuses = run_status(run, client, point)
     except _AWAY:
-        return False  # Slurm is, the log is not
+        # Slurm is, the log is not. What it once said of the end is enough; a record of a life may not be the last.
+        statuses = [status for status in kept_status(run, point) if status.source not in {"lives", "none"}]
+        if not statuses:
+            return False
     if any(map(is_live, statuses)):
         return False
     for status in statuses:

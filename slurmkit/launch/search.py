@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import RunNotFoundError, SlurmkitError, SlurmRefusedError, SlurmUnavailableError
-from slurmkit.launch.jobs import adopt
-from slurmkit.launch.ledger import JOB, Run, is_run
+from slurmkit.launch.jobs import is_made_by
+from slurmkit.launch.ledger import Run, is_run
+from slurmkit.launch.lives import JOB
 from slurmkit.launch.states import queued
 
 if TYPE_CHECKING:
@@ -70,9 +71,7 @@ def _recorded(job: str, task: str, runs: Sequence[Run], unread: list[str]) -> tu
     """The newest run that has this job; what is said of records that cannot be read goes to ``unread``."""
     for run in reversed(runs):
         if run.by_hand == job:
-            if task and not run.is_sweep:
-                raise _no_task(job, task, "is no array", run)
-            return run, int(task) if task else None
+            return run, _own_point(run, job, task)
         try:
             attempts = run.attempts()
         except SlurmkitError as error:
@@ -81,24 +80,31 @@ def _recorded(job: str, task: str, runs: Sequence[Run], unread: list[str]) -> tu
         for attempt in reversed(attempts):
             if attempt.job_id == job:
                 return run, _point_of(attempt, task, run)
-    return None
+    # One that is not recorded has left something in the folder of its run, if it has begun.
+    begun = (run for run in reversed(runs) if any(life.job == job for life in run.lives()))
+    return next(((run, _own_point(run, job, task)) for run in begun), None)
 
 
 def _asked(job: str, task: str, runs: Sequence[Run], client: SlurmClient) -> tuple[Run, int | None] | None:
     """The run of a job that Slurm knows, though not we by this id."""
     try:
         state = queued(client, job)
-        if state is None:
-            return None
-        for run in runs:
-            if run.id == Path(state.made_from).parent.name:
-                adopt(run, client)
     except (SlurmUnavailableError, SlurmRefusedError):
         return None
-    own = state.job_id != job  # of a task, which names nothing further
-    if own and task:
+    own = state is not None and state.job_id != job  # of a task, which names nothing further
+    if state is None or (own and task):
         return None
-    return _recorded(state.job_id, str(state.task) if own else task, runs, [])
+    task = str(state.task) if own else task
+    found = _recorded(state.job_id, task, runs, [])
+    made = next((run for run in runs if is_made_by(run, state.made_from)), None)
+    return found if found or made is None else (made, _own_point(made, state.job_id, task))
+
+
+def _own_point(run: Run, job: str, task: str) -> int | None:
+    """The point of a task of a job that runs the script of a run as it is: its index."""
+    if task and not run.is_sweep:
+        raise _no_task(job, task, "is no array", run)
+    return int(task) if task else None
 
 
 def _point_of(attempt: Attempt, task: str, run: Run) -> int | None:

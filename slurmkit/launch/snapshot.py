@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import ConfigError
 from slurmkit.launch.ledger import is_run
+from slurmkit.launch.lives import LIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +87,7 @@ def _files(project: Project, runs_dir: Path) -> Iterator[Path]:
 
 def _is_of_a_run(folder: Path) -> bool:
     """Whether it is a run's, also while that is made, or where a submission was killed before it had a manifest."""
-    return is_run(folder) or all((folder / part).is_dir() for part in ("points", "exits"))
+    return is_run(folder) or all((folder / part).is_dir() for part in ("points", LIVES))
 
 
 def _walk(root: Path, left_out: Callable[[Path], bool]) -> Iterator[Path]:

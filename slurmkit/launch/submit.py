@@ -19,6 +19,7 @@ from slurmkit.cluster.client import open_client
 from slurmkit.cluster.command import run_slurm
 from slurmkit.compiler.plan import JobPlan, Place, compile_job
 from slurmkit.errors import PreflightError, SlurmkitError, SubmissionUnclearError
+from slurmkit.launch.jobs import jobs_made_by
 from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
 from slurmkit.launch.readback import differences
 from slurmkit.launch.snapshot import Project, copy_project, find_project
@@ -173,7 +174,7 @@ def _sbatch(path: Path, client: SlurmClient, run: Runner) -> str:
         return SlurmkitExecutor(path, run=run).submit_script(script)
     except (SubmissionUnclearError, KeyboardInterrupt) as error:
         with contextlib.suppress(SlurmkitError):
-            job_id = _made_from(script, client)
+            job_id = _made_by(Run(path), client)
             if job_id is not None:
                 return job_id
             if isinstance(error, KeyboardInterrupt):  # between two tries of sbatch, which is gone
@@ -186,13 +187,13 @@ def _sbatch(path: Path, client: SlurmClient, run: Runner) -> str:
         raise SubmissionUnclearError(unclear.message, hint) from error
 
 
-def _made_from(script: Path, client: SlurmClient) -> str | None:
-    """The job of this script. What sbatch asked for may still wait in slurmctld, so that is asked once more."""
-    jobs = client.jobs_made_from(str(script))
+def _made_by(run: Run, client: SlurmClient) -> str | None:
+    """The first job of this run. What sbatch asked for may still wait in slurmctld, so that is asked once more."""
+    jobs = jobs_made_by(run, client)
     if not jobs:
         time.sleep(_ONCE_MORE)
-        jobs = client.jobs_made_from(str(script))
-    return jobs[0] if jobs else None
+        jobs = jobs_made_by(run, client)
+    return next(iter(jobs), None)
 
 
 def _record(run: Run, attempt: Attempt, plan: JobPlan, client: SlurmClient, say: Say) -> Run:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurmkit.errors import RunNotFoundError, SlurmUnavailableError
-from slurmkit.launch.jobs import jobs_of
+from slurmkit.launch.jobs import jobs_of, kept_jobs
 from slurmkit.launch.ledger import PointStatus
 from slurmkit.launch.states import UNFINISHED, TaskState, job_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from slurmkit.cluster.client import SlurmClient
+    from slurmkit.launch.jobs import Jobs
     from slurmkit.launch.ledger import Run
+    from slurmkit.launch.lives import Life
 
-__all__ = ["cancel_run", "is_live", "run_status", "summary", "wait_for"]
+__all__ = ["cancel_run", "is_live", "kept_status", "run_status", "summary", "wait_for"]
 
 
 def run_status(run: Run, client: SlurmClient, point: int | None = None) -> list[PointStatus]:
     """The state of every point of a run, by its newest submission.
 
     What Slurm says is kept in the run folder once it is final, since Slurm forgets (without accounting,
-    after MinJobAge). Of a job that ended unseen the batch script's exit record tells what it can; one
+    after MinJobAge). Of a job that ended unseen the batch script's own record tells what it can; one
     without a record is LOST.
 
     Args:
@@ -35,36 +37,71 @@ def run_status(run: Run, client: SlurmClient, point: int | None = None) -> list[
         ConfigError: if the run was submitted to another cluster than the one that is asked.
         RunNotFoundError: if it has no such point.
     """
-    newest, states = jobs_of(run, client)
-    known, exits = run.ended(), run.exits()
+    jobs, statuses = _seen(run, client)
+    return _of_point(run, [statuses[name] for _, name in sorted(jobs.newest.items())], point)
 
-    def status(number: int, name: str) -> PointStatus:
-        state = states.get(name)
+
+def kept_status(run: Run, point: int | None = None) -> list[PointStatus]:
+    """The state of every point as far as the run folder alone knows it: UNKNOWN where no end is kept there.
+
+    Args:
+        run: the run.
+        point: the only point to tell of; ``None`` for all of them.
+
+    Raises:
+        RunNotFoundError: if it has no such point.
+    """
+    jobs, known = kept_jobs(run), run.ended()
+
+    def status(name: str, number: int) -> PointStatus:
+        life = jobs.lives.get((name.partition("_")[0], number))
+        if name in known or (life is not None and life.exit is not None):
+            return known.get(name) or _from_life(number, name, life, accounting_is_away=True)
+        return PointStatus(number, name, "UNKNOWN", "slurmctld does not answer", "", 0, "none")
+
+    return _of_point(run, [status(name, number) for number, name in sorted(jobs.newest.items())], point)
+
+
+def _seen(run: Run, client: SlurmClient) -> tuple[Jobs, dict[str, PointStatus]]:
+    """The status of every job and array task of a run, by its id; what is final is kept."""
+    jobs, known = jobs_of(run, client), run.ended()
+
+    def status(name: str, point: int) -> PointStatus:
+        state = jobs.states.get(name)
         if state is not None and state.source:
-            return _told(number, state)
-        record = exits.get((name.partition("_")[0], number))
-        return known.get(name) or _from_exit(number, name, record, accounting_is_away=state is not None)
+            return _told(point, state)
+        life = jobs.lives.get((name.partition("_")[0], point))
+        return known.get(name) or _from_life(point, name, life, accounting_is_away=state is not None)
 
-    statuses = [status(number, name) for number, name in sorted(newest.items())]
+    statuses = {name: status(name, point) for name, point in jobs.points.items()}
     run.keep_ended(
-        {item.job: item for item in statuses if item.source in _SLURM and item.state not in UNFINISHED}
+        {
+            name: item
+            for name, item in statuses.items()
+            if item.source in _SLURM and item.state not in UNFINISHED
+        }
     )
+    return jobs, statuses
+
+
+def _of_point(run: Run, statuses: list[PointStatus], point: int | None) -> list[PointStatus]:
     if point is None:
         return statuses
-    if point not in newest:
+    found = [status for status in statuses if status.point == point]
+    if not found:
+        last = max((status.point for status in statuses), default=-1)
+        has = f"it has {len(statuses)}, the last is {last}" if statuses else "no submission is recorded"
         raise RunNotFoundError(
-            f"no point {point} of {run.id}: "
-            + (f"it has {len(newest)}, the last is {max(newest)}" if newest else "no submission is recorded"),
-            f"see them with: slurmkit status {run.word}",
+            f"no point {point} of {run.id}: {has}", f"see them with: slurmkit status {run.word}"
         )
-    return [status for status in statuses if status.point == point]
+    return found
 
 
 _SLURM = frozenset({"squeue", "sacct"})
 
 
 def is_live(status: PointStatus) -> bool:
-    """Whether Slurm says that this job has not ended for good; an exit record that says STOPPED does not."""
+    """Whether Slurm says that this job has not ended for good; a record that says STOPPED does not."""
     return status.source in _SLURM and status.state in UNFINISHED
 
 
@@ -75,28 +112,27 @@ def _told(point: int, state: TaskState) -> PointStatus:
     return PointStatus(point, state.name, state.state, reason, state.nodes, state.restarts, state.source)
 
 
-def _from_exit(
-    point: int, name: str, record: Mapping[str, Any] | None, *, accounting_is_away: bool
-) -> PointStatus:
+def _from_life(point: int, name: str, life: Life | None, *, accounting_is_away: bool) -> PointStatus:
     """What the batch script's own record tells; where accounting may know more later, that is said."""
-    if record is None:
+    restarts = 0 if life is None else life.restart
+    if life is None or life.exit is None:
         forgot = "Slurm does not know it"
         if accounting_is_away:
             forgot = "slurmctld has forgotten it, accounting does not answer"
-        return PointStatus(point, name, "LOST", f"{forgot}, and it left no record", "", 0, "none")
-    restarts, code = int(record["restart"]), int(record["exit"])
-    if record.get("term"):
+        left = "it left no record" if life is None else "it began, and left no record of its end"
+        return PointStatus(point, name, "LOST", f"{forgot}, and {left}", "", restarts, "none")
+    if life.terminated:
         # Cancelled, out of time, or requeued and then cancelled while it waited: nobody remembers which.
         forgot = "slurmctld has forgotten why, and accounting does not answer"
         why = forgot if accounting_is_away else "Slurm has forgotten why"
-        reason = f"SIGTERM came, exit code {code}; {why}"
-        return PointStatus(point, name, "STOPPED", reason, "", restarts, "exits")
-    state, reason = ("COMPLETED", "") if code == 0 else ("FAILED", f"exit code {code}")
-    return PointStatus(point, name, state, reason, "", restarts, "exits")
+        reason = f"SIGTERM came, exit code {life.exit}; {why}"
+        return PointStatus(point, name, "STOPPED", reason, "", restarts, "lives")
+    state, reason = ("COMPLETED", "") if life.exit == 0 else ("FAILED", f"exit code {life.exit}")
+    return PointStatus(point, name, state, reason, "", restarts, "lives")
 
 
 def cancel_run(run: Run, client: SlurmClient, point: int | None = None) -> list[str]:
-    """End what has not ended of a run, for good, and keep that in the run folder.
+    """End what has not ended of a run, for good, and keep that in the run folder: older submissions too.
 
     Args:
         run: the run.
@@ -110,16 +146,18 @@ def cancel_run(run: Run, client: SlurmClient, point: int | None = None) -> list[
         ConfigError: as ``run_status``.
         RunNotFoundError: as ``run_status``.
     """
-    live = [status for status in run_status(run, client, point) if is_live(status)]
+    jobs, statuses = _seen(run, client)
+    _of_point(run, [statuses[name] for name in jobs.newest.values()], point)
+    live = [item for item in statuses.values() if is_live(item) and point in {None, item.point}]
     names = [status.job for status in live]
-    jobs = job_ids(names) if point is None else names
-    if jobs:
-        client.cancel(jobs)
+    ended = job_ids(names) if point is None else names
+    if ended:
+        client.cancel(ended)
         ends = {
             item.job: replace(item, state="CANCELLED", reason="", source="slurmkit cancel") for item in live
         }
         run.keep_ended(ends)
-    return jobs
+    return ended
 
 
 def summary(statuses: Iterable[PointStatus]) -> dict[str, int]:

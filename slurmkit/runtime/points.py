@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from slurmkit.runtime.records import from_json
+from slurmkit.runtime.records import mapping_from_json
 
 __all__ = ["read_point"]
 
@@ -19,11 +19,12 @@ def read_point(path: Path, index: int) -> list[str]:
 
     Raises:
         LookupError: if there is none.
+        ValueError: if a line before it is no mapping of JSON.
     """
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            record = from_json(line)
-            if record["index"] == index:
+            record = mapping_from_json(line)
+            if record.get("index") == index and isinstance(record.get("overrides"), list):
                 return [str(override) for override in record["overrides"]]
     raise LookupError(f"{path} has no point {index}")
 

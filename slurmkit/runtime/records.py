@@ -19,6 +19,7 @@ __all__ = [
     "from_json",
     "fsync_dir",
     "make_dirs",
+    "mapping_from_json",
     "read_json",
     "read_json_lines",
     "write_atomic",
@@ -138,6 +139,18 @@ def from_json(data: str | bytes) -> Any:
         raise ValueError("JSON nested too deep") from error
 
 
+def mapping_from_json(data: str | bytes) -> dict[str, Any]:
+    """The mapping of a JSON text that anybody may have written.
+
+    Raises:
+        ValueError: for all that is none.
+    """
+    value = from_json(data)
+    if not isinstance(value, dict):
+        raise ValueError(f"no mapping, but {value!r:.40}")  # noqa: TRY004 - the data is wrong, no caller's type
+    return value
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """The mapping in a JSON file.
 
@@ -148,10 +161,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
         None where there is no such file, or no mapping of JSON in it.
     """
     try:
-        value = from_json(path.read_bytes())
+        return mapping_from_json(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -168,10 +180,6 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
         return []
     records = []
     for line in data.split(b"\n"):
-        try:
-            value = from_json(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            records.append(value)
+        with contextlib.suppress(ValueError):
+            records.append(mapping_from_json(line))
     return records

@@ -300,6 +300,11 @@ class Person:
             at = end + len(listed[end:]) - len(listed[end:].lstrip())
         return found
 
+    def begun(self, run: str) -> set[str]:
+        """The ids of the jobs that have left something in a run's folder."""
+        text = self.run("sh", "-c", f"cat '{run}'/lives/*.jsonl 2>/dev/null || :").stdout
+        return {str(json.loads(line)["job"]) for line in text.splitlines()}
+
     def job_of(self, run: str) -> str:
         """The job id of a run's newest submission."""
         return str(self.attempts(run)[-1]["job_id"])
@@ -326,10 +331,9 @@ class Person:
         """
         points = sorted(self.status(run), key=lambda point: point["point"])
         assert [point["state"] for point in points] == list(states)
-        submitted = {str(attempt["job_id"]) for attempt in self.attempts(run)}
-        assert {str(point["job"]).partition("_")[0] for point in points} == submitted
         told = {str(point["job"]): (point["restarts"] + 1, point["state"]) for point in points}
         name = json.loads(self.cluster.read(f"{run}/run.json"))["name"]
+        jobs = {str(attempt["job_id"]) for attempt in self.attempts(run)} | self.begun(run)
 
         def accounted() -> dict[str, tuple[int, str]]:
             known: dict[str, tuple[int, str]] = {}
@@ -337,5 +341,9 @@ class Person:
                 known[job] = (known.get(job, (0, ""))[0] + 1, state.split()[0])
             return known
 
+        def same() -> bool:
+            known = accounted()
+            return told.items() <= known.items() and {job.partition("_")[0] for job in known} == jobs
+
         # slurmdbd hears of a job a little later than squeue shows it.
-        wait_until(lambda: accounted() == told, 30, lambda: f"sacct to say {told}; it says {accounted()}")
+        wait_until(same, 30, lambda: f"sacct to say {told} of jobs {jobs}; it says {accounted()}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -53,6 +54,7 @@ class Results:
         slurm: to the last digit, such as ``24.11.5``.
         system: that has it, and its Python.
         date: of the run.
+        code: the commit that was tried, as git describes it; ``-dirty`` with changes that are in none.
         up: seconds from an image to a cluster whose nodes are all idle.
         complete: whether every test was run.
         lab: the last line of pytest on tests/lab, in one container of the release.
@@ -64,6 +66,7 @@ class Results:
     slurm: str = ""
     system: str = ""
     date: str = ""
+    code: str = ""
     up: int = 0
     complete: bool = False
     lab: str = ""
@@ -108,11 +111,18 @@ class Results:
         (folder / f"{self.release}.json").write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
 
 
+def code_here() -> str:
+    """The commit of this checkout, as git describes it; empty where there is none."""
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
 def load(folder: Path = RESULTS) -> list[Results]:
     """The results of all three releases.
 
     Raises:
-        SystemExit: if one is missing, or is not whole.
+        SystemExit: if one is missing, is not whole, or is of other code than the rest.
     """
     found = []
     for release in RELEASES:
@@ -124,6 +134,11 @@ def load(folder: Path = RESULTS) -> list[Results]:
         found[-1].lab = lab.read_text(encoding="utf-8").rstrip().rpartition("\n")[2] if lab.exists() else ""
         if not (found[-1].complete and _ENDED.search(found[-1].lab)):
             sys.exit(f"compatibility: the run on {release} left tests out: make test-docker SLURM={release}")
+    codes = {result.code for result in found}
+    if len(codes) > 1:
+        sys.exit(
+            f"compatibility: the runs are of different code, {', '.join(sorted(codes))}: make test-docker SLURM=all"
+        )
     return found
 
 
@@ -141,7 +156,7 @@ def render(results: list[Results]) -> str:
     return "".join(
         [
             _TOP,
-            f"Last run: {' and '.join(dates)}.\n\n",
+            f"Last run: {' and '.join(dates)}, of commit {results[0].code or 'unknown'}.\n\n",
             _table(["", *head], rows),
             "\n## What differs, and where it is handled\n\n",
             _table(["", *(result.release for result in results), "handled in"], _differences(results)),

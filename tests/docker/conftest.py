@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster import NODES, Cluster, Person
-from compatibility import Results
+from compatibility import Results, code_here
 from polling import wait_until
 
 if TYPE_CHECKING:
@@ -179,6 +179,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         files={item.path for item in session.items},
         left={item.nodeid for item in session.items} - config.stash[_DONE],
     )
+    results.code = code_here()
     results.date = dt.datetime.now(tz=dt.timezone.utc).strftime("%Y-%m-%d")
     if results.slurm:
         results.save()

@@ -92,7 +92,7 @@ def test_a_sweep_is_one_array(cluster: Cluster, alice: Person) -> None:
     assert "11 COMPLETED, 1 FAILED" in alice.slurmkit("status", run).stderr
 
 
-@pytest.mark.feature("Any Hydra app is launched with hydra/launcher=slurmkit")
+@pytest.mark.feature("Any Hydra app that starts on its Python is launched with hydra/launcher=slurmkit")
 def test_an_app_of_somebody_else(cluster: Cluster, alice: Person) -> None:
     """Its task function runs on a node, and what it returns is the point's result."""
     alice.run("sh", "-c", "cat >app.py", stdin=APP)

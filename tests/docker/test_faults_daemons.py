@@ -11,6 +11,8 @@ from polling import wait_until
 from training import prepare, train
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cluster import Cluster, Person
 
 THREE = ["COMPLETED"] * 3
@@ -120,6 +122,31 @@ def test_a_controller_that_dies_after_its_answer(cluster: Cluster, alice: Person
     restart_controller(cluster)
     alice.wait_ended(run)
     alice.agree(run, THREE)
+
+
+@pytest.mark.feature(
+    "slurmctld dies before it has saved a sweep: it is LOST, and status says how it is submitted again"
+)
+def test_a_controller_that_forgets_a_sweep(cluster: Cluster, alice: Person, tmp_path: Path) -> None:
+    """It answers before it saves. What it had on its disk before it was asked is all that it knows when it comes back."""
+    state, name = "/var/lib/slurmlab/state", f"{cluster.name}-slurmctld"
+
+    def die_before_it_has_saved() -> None:
+        cluster.kill("slurmctld")
+        cluster.docker("cp", "--archive", f"{tmp_path}/state", f"{name}:/var/lib/slurmlab/")
+
+    cluster.run("sh", "-c", f"until cp -a {state} /tmp/; do :; done", host="slurmctld")
+    cluster.docker("cp", "--archive", f"{name}:/tmp/state", str(tmp_path))
+    submit_around(alice, "after", die_before_it_has_saved, alice.new_name(), *SWEEP, shell("date"), code=0)
+    (run,) = runs_of(alice)
+    restart_controller(cluster)
+    done = alice.slurmkit("status", run)
+    assert "3 LOST" in done.stderr, done.stderr
+    again = done.stderr.partition("submitted again with: ")[2].strip()
+    assert "--array=0-2" in again
+    alice.run("sh", "-c", again, cwd="/")
+    assert [point["state"] for point in alice.wait_ended(run)] == ["COMPLETED"] * 3
+    assert [alice.log(run, point).count("\n") for point in range(3)] == [1, 1, 1], "nothing ran twice"
 
 
 @pytest.mark.feature("slurmdbd or its database is down: submit, status and cancel work, and sacct catches up")

@@ -102,7 +102,7 @@ def assert_never_begins(alice: Person, run: str, node: str) -> None:
             KEY,
             id="key",
             marks=pytest.mark.feature(
-                "A node with a wrong munge key: no run begins there, and status and logs say so"
+                "A node with a wrong munge key: nothing is computed there, and status and logs say so"
             ),
         ),
         pytest.param(
@@ -211,6 +211,7 @@ def test_a_full_disk_of_the_checkpoints(cluster: Cluster, alice: Person) -> None
     assert resumed["step"] == max(int(path.split("/")[-2].partition("-")[2]) for path in committed)
     assert undisturbed.wait_ended() == "COMPLETED"
     assert run.proof() == undisturbed.proof()
+    alice.agree(run.run, ["COMPLETED"])
 
 
 @pytest.mark.feature("The folder of runs is full: submit names it, and leaves no folder and no job")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster import ENDED
+from cluster import ENDED, shell
+from held import SWEEP
 from polling import wait_until
 from tiny import STEPS
 from training import Training, assert_same_end, prepare, train
@@ -35,12 +36,16 @@ class Ended:
 
     Attributes:
         seen: what ``slurmkit status`` said of the one whose node died, from then on: state and restarts.
+        sweep: its points ran there too.
+        struck: those of them that were on the node that died.
     """
 
     runs: dict[str, Training]
     seen: list[tuple[str, str]]
     before: dict[str, object]
     after: dict[str, object]
+    sweep: str
+    struck: list[int]
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +59,23 @@ def ended(cluster: Cluster, person: Person) -> Ended:
     }
     for name in ("killed", "frozen"):
         runs[name].wait_step(3)
+    sweep = person.submit(
+        *SWEEP, "resources.exclude='c[5-8]'", shell("until [ -e go ]; do sleep 0.2; done; echo done")
+    )
+    wait_until(
+        lambda: {point["state"] for point in person.status(sweep)} == {"RUNNING"}, 60, "the sweep to run"
+    )
     frozen, node = runs["frozen"], first_node(runs["frozen"])
-    cluster.kill(first_node(runs["killed"]))
+    dead = first_node(runs["killed"])
+    struck = [point["point"] for point in person.status(sweep) if point["nodes"] == dead]
+    cluster.kill(dead)
     cluster.pause(node)
+    person.run("touch", "go")
     try:
         seen = watch(runs["killed"])
         for run in runs.values():
             run.wait_ended()
+        person.wait_ended(sweep)
         before = made(cluster, frozen)
         assert ranks_on(cluster, node), "its old life is frozen, and not dead"
     finally:
@@ -70,7 +85,7 @@ def ended(cluster: Cluster, person: Person) -> Ended:
     # Where it is back already there is nothing to resume.
     cluster.run("scontrol", "update", f"nodename={node}", "state=resume", code=None)
     wait_until(lambda: cluster.node(node)["State"] == "IDLE", 60, f"{node} to be idle again")
-    return Ended(runs, seen, before, made(cluster, frozen))
+    return Ended(runs, seen, before, made(cluster, frozen), sweep, struck)
 
 
 def watch(run: Training) -> list[tuple[str, str]]:
@@ -124,6 +139,18 @@ def test_a_node_that_dies(cluster: Cluster, ended: Ended) -> None:
         ("RUNNING", "1"),
         ("COMPLETED", "1"),
     ]
+
+
+@pytest.mark.feature("A node dies under a sweep: its points are requeued and run elsewhere, the others go on")
+def test_a_node_that_dies_under_a_sweep(person: Person, ended: Ended) -> None:
+    """Each point was done once; those of the dead node in a second life."""
+    points = person.status(ended.sweep)
+    assert ended.struck
+    assert [point["restarts"] for point in points] == [
+        int(point["point"] in ended.struck) for point in points
+    ]
+    assert [person.log(ended.sweep, point) for point in range(3)] == ["done\n"] * 3
+    person.agree(ended.sweep, ["COMPLETED"] * 3)
 
 
 @pytest.mark.feature("A node hangs, is given up and comes back: what its job still writes does not count")

@@ -66,11 +66,13 @@ def test_a_busy_slurmctld_is_waited_for(busy: Lab, stop: Callable[[], None], tmp
 
 
 def test_one_that_hangs_is_told_in_one_line(busy: Lab, stop: Callable[[], None], tmp_path: Path) -> None:
-    """Exit code 4: it did not answer in time, which is not the same as being down; nothing is written."""
+    """Exit code 4: it did not answer in time, which is not the same as being down; nothing is written, and status shows what it can."""
     run = submit(busy, tmp_path, *JOB)
     stop()
     for words in (("status", "last"), ("submit", *JOB)):
-        said, hint = slurmkit(busy, tmp_path, *words, code=4).stderr.splitlines()
+        done = slurmkit(busy, tmp_path, *words, code=4)
+        *known, said, hint = done.stderr.splitlines()
+        assert len(known) == done.stdout.count("UNKNOWN") == (words[0] == "status"), "what the folder knows"
         assert said.startswith("slurmkit: slurmctld did not answer within ")
         assert "try again" in hint
     assert folders(tmp_path) == [run.name]

@@ -8,6 +8,8 @@ import pytest
 from command import ONE, call, command, job_of, slurmkit, status, submit, wait_ended, wait_idle, wait_printed
 from polling import wait_until
 
+from slurmkit.launch.ledger import Run
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -35,7 +37,7 @@ def test_the_printed_script_submitted_by_hand_is_the_same_job(lab: Lab, tmp_path
     wait_until(lambda: log.exists() and len(log.read_text().splitlines()) == 4, 30, "four ranks to print")
     assert sorted(log.read_text().splitlines()) == [f"rank {rank}" for rank in range(4)]
     run = tmp_path / "runs" / f"experiment-{job}"
-    wait_until(lambda: list((run / "exits").glob("*.jsonl")), 30, "the exit record")
+    wait_until(lambda: any(life.exit == 0 for life in Run(run).lives()), 30, "the record of its end")
     for word in ("last", job, run.name, str(run)):
         assert wait_ended(lab, tmp_path, word) == ["COMPLETED"]
         assert slurmkit(lab, tmp_path, "logs", word).stdout == log.read_text()
@@ -112,7 +114,7 @@ def test_a_job_of_somebody_else_is_not_ours(lab: Lab, tmp_path: Path) -> None:
     """A job id that was issued again, on this cluster or another: the folder of the same name is not that job's."""
     submit(lab, tmp_path, *ONE, command("bash", "-c", "exec sleep 300"))
     job = job_of(tmp_path)
-    for part in ("points/0/0", "exits"):
+    for part in ("points/0/0", "lives"):
         (tmp_path / "old" / f"experiment-{job}" / part).mkdir(parents=True)
     there = ("--runs-dir", "old")
     assert "LOST" in slurmkit(lab, tmp_path, "status", job, *there).stdout

@@ -26,6 +26,7 @@ from polling import wait_until
 
 from slurmkit.errors import MissingProgramError
 from slurmkit.lab.daemons import Lab
+from slurmkit.launch.ledger import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,7 +154,7 @@ def test_a_cancelled_program_does_not(lab: Lab, tmp_path: Path) -> None:
     job = job_of(tmp_path)
     lab.run(["scancel", job])
     assert wait_ended(lab, tmp_path) == ["CANCELLED"]
-    wait_until(lambda: list((run / "exits").glob("*.jsonl")), 30, "its batch script to end")
+    wait_until(lambda: any(life.exit is not None for life in Run(run).lives()), 30, "its batch script to end")
     assert "Restarts=0" in lab.run(["scontrol", "show", "job", job]).stdout
 
 

@@ -34,7 +34,6 @@ from polling import wait_until
 
 from slurmkit import load_experiment
 from slurmkit import submit as submit_experiment
-from slurmkit.launch.ledger import Run
 
 if TYPE_CHECKING:
     from slurmkit.lab.daemons import Lab
@@ -161,7 +160,7 @@ def test_a_lost_record_is_found_by_the_jobs_id(lab: Lab, tmp_path: Path, verb: s
     done = slurmkit(lab, tmp_path, verb, job)
     assert done.stderr.startswith(f"{run.name}: ")
     assert (f"cancelled job {job}" in done.stderr) is (verb == "cancel")
-    assert job_of(tmp_path) == job
+    assert [point["job"] for point in status(lab, tmp_path)] == [job]
 
 
 def test_what_is_said_to_be_typed_finds_the_run(lab: Lab, tmp_path: Path) -> None:
@@ -242,8 +241,7 @@ def test_a_submission_that_is_hit_leaves_a_job_with_its_run_or_neither(
     for job, name in jobs:
         cwd = tmp_path / name
         assert f"cancelled job {job}" in slurmkit(lab, cwd, "cancel", "last").stderr
-        (run,) = folders(cwd)
-        assert Run(cwd / "runs" / run).attempts()[-1].job_id == job
+        assert [point["job"] for point in status(lab, cwd)] == [job]
     if blow == CTRL_C:
         for name in set(MOMENTS) - {name for _, name in jobs}:
             assert not (tmp_path / name / "runs").exists() or not folders(tmp_path / name), name

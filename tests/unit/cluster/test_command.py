@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ QUEUE = (
     "squeue --all --array --noheader --states=all --jobs=12,13 "
     "--Format=ArrayJobID:30,ArrayTaskID:30,State:30,RestartCnt:12,Reason:120,NodeList:400,Command:600"
 )
-OURS = "squeue --me --noheader --states=all --Format=ArrayJobID:30,Command:600"
+OURS = "squeue --me --noheader --states=all --Format=ArrayJobID:30,SubmitTime:30,Command:600"
 HISTORY = "sacct --allocations --noheader --parsable2 --jobs=12,13 --format=JobID,State,NodeList,JobName"
 JOB = "scontrol --all --oneliner show job 12"
 SCRIPT = "scontrol write batch_script 12 -"
@@ -52,7 +53,7 @@ QUESTIONS: dict[str, Callable[[CommandClient], object]] = {
     NODES: CommandClient.snapshot,
     TOPOLOGY: CommandClient.snapshot,
     NAME: CommandClient.cluster,
-    OURS: lambda client: client.jobs_made_from("/runs/x/job.sbatch"),
+    OURS: CommandClient.own_jobs,
     JOB: lambda client: client.job("12"),
     SCRIPT: lambda client: client.script("12"),
     QUEUE: lambda client: client.queue(["12", "13"]),
@@ -138,12 +139,13 @@ def test_the_queue_is_read_by_width() -> None:
     assert ask(QUEUE, (0, f"{line}\n", "")) == [dict(zip(names, cells, strict=True))]
 
 
-def test_a_job_is_found_by_its_script() -> None:
-    """Of all jobs those that were made from this very path, an array once, oldest first."""
-    ours = "/runs/x/job.sbatch"
-    rows = [("12", ours), ("10", "/runs/other/job.sbatch"), ("11", f"{ours}2"), ("12", ours), ("9", ours)]
-    shown = "".join(f"{job:<30}{script:<600}\n" for job, script in rows)
-    assert ask(OURS, (0, shown, "")) == ["9", "12"]
+def test_own_jobs_have_their_script_and_their_age() -> None:
+    """Every job once, an array too, by its id; with the words that its script was given, and when it was submitted."""
+    rows = [("12", "a b.sbatch -x"), ("12", "a b.sbatch -x"), ("9", "/runs/x/job.sbatch")]
+    times = dict(zip(["12", "9"], ("2026-12-01T03:07:22", "Unknown"), strict=True))
+    shown = "".join(f"{job:<30}{times[job]:<30}{script:<600}\n" for job, script in rows)
+    at = time.mktime((2026, 12, 1, 3, 7, 22, 0, 0, -1))
+    assert ask(OURS, (0, shown, "")) == [("9", 0.0, "/runs/x/job.sbatch"), ("12", at, "a b.sbatch -x")]
     assert ask(OURS, (0, "", "")) == []
     assert ask(OURS, (1, "", "slurm_load_jobs error: Invalid job id specified\n")) == [], (
         "nobody's job at all"

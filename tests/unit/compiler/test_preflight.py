@@ -402,6 +402,13 @@ def test_a_rewriting_plugin_leaves_nothing_impossible(option: str) -> None:
     assert "lua" in found["partition.unknown"].message
 
 
+def test_an_unknown_partition_is_mended_by_a_like_one_or_the_default() -> None:
+    """A name that is like none is no reason to send a job to whatever comes first."""
+    cluster = replace(CLUSTER, partitions=(replace(HIGH, name="cloud"), replace(LOW, name="main")))
+    assert check(cluster, partition="low")["partition.unknown"].override == "resources.partition=main"
+    assert check(cluster, partition="clud")["partition.unknown"].override == "resources.partition=cloud"
+
+
 def test_a_partition_list_is_an_or() -> None:
     """``low,high`` may run where either accepts it: only what both refuse is a finding."""
     assert "time.limit" not in check(partition="low,high", time="2-00:00:00")

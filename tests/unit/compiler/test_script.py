@@ -263,7 +263,7 @@ def test_a_signal_during_the_wait_does_not_end_the_job(tmp_path: Path) -> None:
             job.send_signal(signal.SIGUSR1)
         assert job.stdout.readline() == "forwarded\n"
     assert job.returncode == 7
-    assert '"exit": 7' in (tmp_path / "exits" / "node.jsonl").read_text()
+    assert '"exit": 7' in (tmp_path / "lives" / "node.jsonl").read_text()
 
 
 @pytest.mark.parametrize("folder", ["/a\nb", "/back\\slash"])

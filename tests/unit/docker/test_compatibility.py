@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from compatibility import PAGE, RELEASES, ROOT, Results, load, render
+from compatibility import PAGE, RELEASES, ROOT, Results, code_here, load, render
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 LAB = "=========== 118 passed, 2 skipped in 301.10s (0:05:01) ==========="
 
 
-def leave(folder: Path, *releases: str, complete: bool = True, lab: str = LAB) -> None:
+def leave(folder: Path, *releases: str, complete: bool = True, lab: str = LAB, code: str = "") -> None:
     """What a run on each release leaves."""
     for release in releases:
-        results = Results(release, f"{release}.5", "Debian", "2026-01-02", up=18, complete=complete)
+        results = Results(release, f"{release}.5", "Debian", "2026-01-02", code, up=18, complete=complete)
         results.add("Sweeps", "passed")
         results.add("Sweeps", "failed" if release == "24.11" else "passed")
         results.add("Sweeps", "passed")
@@ -48,6 +48,18 @@ def test_a_run_that_left_tests_out_writes_no_page(tmp_path: Path) -> None:
         leave(tmp_path, "24.11", **left)
         with pytest.raises(SystemExit, match=r"24\.11 left tests out"):
             load(tmp_path)
+
+
+def test_a_page_is_of_one_commit(tmp_path: Path) -> None:
+    """It names the commit that was tried; runs of different ones make no page."""
+    leave(tmp_path, *RELEASES, code="1234abcd")
+    assert "2026-01-02, of commit 1234abcd." in render(load(tmp_path))
+    leave(tmp_path, "24.11", code="1234abcd-dirty")
+    with pytest.raises(
+        SystemExit, match=r"different code, 1234abcd, 1234abcd-dirty: make test-docker SLURM=all"
+    ):
+        load(tmp_path)
+    assert re.fullmatch(r"([0-9a-f]{7,40}(-dirty)?)?", code_here())
 
 
 def test_a_difference_names_code_that_is_there() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmkit.launch.ledger import Run, create_run, new_run_path, write_manifest
+from slurmkit.runtime.records import append_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,12 +24,14 @@ def _make(runs: Path, name: str = "exp", points: Sequence[Sequence[str]] | None 
 
 
 def _by_hand(runs: Path, name: str = "exp-12", points: Sequence[int] = ()) -> Path:
-    for part in ("points/0/0", "exits"):
+    for part in ("points/0/0", "lives"):
         (runs / name / part).mkdir(parents=True)
     for point in points:
         place = runs / name / "points" / str(point // 1000) / str(point)
         place.mkdir(parents=True, exist_ok=True)
         (place / "log").touch()
+        life = {"cluster": "lab", "job": name.rpartition("-")[2], "task": point, "restart": 0, "time": 1}
+        append_lines(runs / name / "lives" / "n1.jsonl", json.dumps(life) + "\n")
     os.utime(runs / name / "points", (2, 2))
     return runs / name
 

@@ -31,6 +31,9 @@ class Slurm:
     ) -> None:
         self._kept, self._queue, self._history = kept, queue, history
 
+    def cluster(self) -> str:
+        return "lab"
+
     def script(self, job_id: str) -> str | None:
         assert job_id == "12"
         return self._kept
@@ -54,7 +57,8 @@ def script(folder: Path) -> str:
 
 
 def known(run: Run, slurm: Slurm) -> tuple[dict[int, str], dict[str, TaskState]]:
-    return jobs_of(run, cast("SlurmClient", slurm))
+    jobs = jobs_of(run, cast("SlurmClient", slurm))
+    return dict(jobs.newest), dict(jobs.states)
 
 
 @pytest.mark.parametrize("name", ["runs", "my runs", "it's", "$(id)", "a\\b", 'q"q'])

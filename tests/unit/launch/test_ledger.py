@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from slurmkit.launch.ledger import (
     is_run,
     new_run_path,
 )
+from slurmkit.launch.lives import Life, newest_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,13 +69,16 @@ def test_the_newest_life_of_a_point_counts(tmp_path: Path, make: Callable[..., R
     Also where the node of the older life was given up, comes back, and ends that life last.
     """
     run = make(tmp_path / "runs")
-    (run.path / "exits" / "n2.jsonl").write_text(
-        '{"job": "7", "task": 0, "restart": 0, "exit": 1, "time": 30}\n{"job": "7", "ta'
-    )
-    (run.path / "exits" / "n1.jsonl").write_text(
-        '{"job": "7", "task": 0, "restart": 1, "exit": 0, "time": 20}\n'
-    )
-    assert run.exits()["7", 0]["exit"] == 0
+    line = '{"cluster": "lab", "job": "7", "task": 0, "restart": %d, "time": %d%s}\n'
+    old = line % (0, 10, "") + line % (0, 30, ', "exit": 1, "term": 1') + '{"job": "7", "ta'
+    new = line % (1, 20, ', "exit": 0, "term": 0') + line % (1, 15, "")
+    for first, second in ((old, new), (new, old)):
+        (run.path / "lives" / "n1.jsonl").write_text(first)
+        (run.path / "lives" / "n2.jsonl").write_text(second)
+        lives = run.lives()
+        assert len(lives) == 2
+        assert newest_lives(lives)["7", 0] == Life("lab", "7", 0, 1, 15, 0)
+        assert Life("lab", "7", 0, 0, 10, 1, terminated=True) in lives
 
 
 @pytest.mark.parametrize("spoil", ["missing", "file"])
@@ -144,7 +149,7 @@ def test_a_broken_manifest_is_named(tmp_path: Path, text: str, make: Callable[..
         _ = run.manifest
 
 
-EXIT = {"job": "7", "task": 0, "restart": 0, "exit": 1, "time": 10}
+EXIT = {"cluster": "lab", "job": "7", "task": 0, "restart": 0, "exit": 1, "time": 10}
 ENDED = {
     "point": 0,
     "job": "7",
@@ -154,10 +159,10 @@ ENDED = {
     "restarts": 0,
     "source": "squeue",
 }
-JUNK = ({}, [], {"job": None}, {"job": "x"}, {"job": "7_x"}, {"restarts": "no"}, {"restart": []}, {"task": "0"}, {"state": ["a"]})  # fmt: skip
+JUNK = ({}, [], {"job": None}, {"job": "x"}, {"job": "7_x"}, {"restarts": "no"}, {"restart": []}, {"task": "0"}, {"state": ["a"]}, {"cluster": 1}, {"exit": "0"}, {"time": None})  # fmt: skip
 
 
-@pytest.mark.parametrize("good", [EXIT, ENDED], ids=["exits", "ended"])
+@pytest.mark.parametrize("good", [EXIT, ENDED], ids=["lives", "ended"])
 def test_lines_that_are_no_record_are_passed_over(
     tmp_path: Path, good: dict[str, object], make: Callable[..., Run]
 ) -> None:
@@ -169,11 +174,13 @@ def test_lines_that_are_no_record_are_passed_over(
     ]
     lines = [good, *junk, {**good, "job": "8", "task": 1}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    for name in ("exits/n1.jsonl", "ended.jsonl"):
+    for name in ("lives/n1.jsonl", "ended.jsonl"):
         (run.path / name).write_text(text)
     read = {status.job: status.state for status in run.ended().values()}
     assert read == ({"7": "FAILED", "8": "FAILED"} if good is ENDED else {})
-    assert set(run.exits()) == (set() if good is ENDED else {("7", 0), ("8", 1)})
+    assert {(life.job, life.point) for life in run.lives()} == (
+        set() if good is ENDED else {("7", 0), ("8", 1)}
+    )
 
 
 def test_a_run_is_called_by_what_finds_it(
@@ -186,3 +193,20 @@ def test_a_run_is_called_by_what_finds_it(
     assert (here.word, there.word) == (here.id, f"'{there.path}'")
     monkeypatch.setenv("SLURMKIT_RUNS_DIR", str(there.path.parent))
     assert (here.word, there.word) == (str(here.path), there.id)
+
+
+def test_what_submits_points_again_can_be_typed(tmp_path: Path, make: Callable[..., Run]) -> None:
+    """From anywhere: the script of the run, its points as sbatch takes them, and the folder that it was submitted from."""
+    run = make(tmp_path / "my runs", points=[[]] * 12)
+    manifest = json.loads((run.path / "run.json").read_text())
+    (run.path / "run.json").write_text(json.dumps({**manifest, "cwd": "/home/me/it's"}))
+    script = str(run.path / "job.sbatch")
+    assert shlex.split(run.again([0, 1, 2, 4, 9])) == [
+        "sbatch",
+        "--chdir=/home/me/it's",
+        "--array=0-2,4,9",
+        script,
+    ]
+    assert "--array" not in make(tmp_path / "runs").again([0])
+    (run.path / "job.sbatch").unlink()
+    assert run.again([0]) == ""

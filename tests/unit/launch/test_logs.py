@@ -11,6 +11,7 @@ import pytest
 from slurmkit.errors import RunNotFoundError, SlurmUnavailableError, UsageError
 from slurmkit.launch.ledger import Attempt, Run
 from slurmkit.launch.logs import follow_log, print_log
+from slurmkit.launch.watch import run_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,7 @@ class Slurm:
     def cluster(self) -> str:
         return "lab"
 
-    def jobs_made_from(self, script: str) -> list[str]:
+    def own_jobs(self) -> list[tuple[str, float, str]]:
         return []
 
     def script(self, job_id: str) -> str | None:
@@ -38,7 +39,7 @@ class Slurm:
     def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         return []
 
-    reason, nodes = "None", "n1"
+    reason, nodes, command = "None", "n1", ""
 
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
         if not self._states:
@@ -50,19 +51,21 @@ class Slurm:
             "RestartCnt": "0",
             "Reason": self.reason,
             "NodeList": self.nodes,
-            "Command": "",
+            "Command": self.command,
             "State": state,
         }
         return [{"ArrayJobID": "12", "ArrayTaskID": task, **rest} for task in self._tasks]
 
 
 def printed(run: Run, point: int, slurm: Slurm | None = None) -> str:
-    out = io.BytesIO()
-    print_log(run, point, cast("SlurmClient", slurm or Slurm()), out)
+    out, slurm = io.BytesIO(), slurm or Slurm()
+    slurm.command = str(run.path / "job.sbatch")
+    print_log(run, point, cast("SlurmClient", slurm), out)
     return out.getvalue().decode()
 
 
 def followed(run: Run, slurm: Slurm, pause: Callable[[float], object]) -> tuple[str, list[str]]:
+    slurm.command = str(run.path / "job.sbatch")
     out, said = io.BytesIO(), list[str]()
     follow_log(run, 0, cast("SlurmClient", slurm), out, said.append, pause)
     return out.getvalue().decode(), said
@@ -128,6 +131,17 @@ def test_a_follower_reads_on_until_the_job_has_ended(run: Run) -> None:
         ["12: COMPLETED"],
     )
     assert len(waits) > 6
+
+
+def test_a_follower_of_what_has_ended_needs_no_slurm(run: Run) -> None:
+    """Where Slurm has told of the end once, nobody waits until it is back."""
+    run_status(run, cast("SlurmClient", known := Slurm(["N/A"], ["COMPLETED"])))
+    assert run.ended() == {}, "a job of another script"
+    known.command = str(run.path / "job.sbatch")
+    run_status(run, cast("SlurmClient", known))
+    waits: list[float] = []
+    assert followed(run, Slurm(states=()), waits.append) == ("one\n", ["12: COMPLETED"])
+    assert sum(waits) < 10
 
 
 @pytest.mark.parametrize(

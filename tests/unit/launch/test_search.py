@@ -33,14 +33,6 @@ class Slurm:
             for array, task, script in known
         ]
 
-    def jobs_made_from(self, script: str) -> list[str]:
-        return sorted(
-            {array for array, _, made_from in self._jobs.values() if str(made_from) == script}, key=int
-        )
-
-    def cluster(self) -> str:
-        return "lab"
-
 
 def find(word: str, runs: Path, slurm: object = None) -> tuple[Run, int | None]:
     return find_point(word, runs, cast("SlurmClient", slurm or Slurm()))
@@ -132,16 +124,22 @@ def test_any_word_may_be_typed(tmp_path: Path, word: str, make: Callable[..., Ru
 
 
 @pytest.mark.parametrize("word", ["8", "8_1", "9"])
-def test_a_job_that_no_run_has_recorded_is_asked_for(
-    tmp_path: Path, word: str, make: Callable[..., Run]
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_job_that_no_run_has_recorded_is_found(
+    tmp_path: Path, word: str, begun: bool, make: Callable[..., Run]
 ) -> None:
-    """A submission that was killed before its record: the job's id, and one task's, find the run, which has it now."""
+    """A submission that was killed before its record, or by hand: Slurm knows its run, or the run's folder what began there."""
     run = make(tmp_path / "runs", points=[["a=1"], ["a=2"]])
     make(tmp_path / "runs", "newer")
-    script = run.path / "job.sbatch"
-    found, point = find(word, tmp_path / "runs", Slurm({"8": ("8", "1", script), "9": ("8", "0", script)}))
+    script = Path("/mnt") / run.id / "job.sbatch"
+    slurm = Slurm({"8": ("8", "1", script), "9": ("8", "0", script)})
+    if begun:
+        line = '{"cluster": "lab", "job": "8", "task": 1, "restart": 0, "time": 1}'
+        (run.path / "lives" / "n1.jsonl").write_text(line + "\n")
+        slurm = Slurm({"9": ("8", "0", Path("/forgotten"))})
+    found, point = find(word, tmp_path / "runs", slurm)
     assert (found.path, point) == (run.path, {"8": None, "8_1": 1, "9": 0}[word])
-    assert [(item.job_id, item.points) for item in run.attempts()] == [("8", (0, 1))]
+    assert run.attempts() == [], "to look writes no record"
 
 
 def test_the_id_that_a_task_sees_names_its_point(
@@ -188,5 +186,5 @@ def test_a_broken_record_hides_no_other_run(tmp_path: Path, make: Callable[..., 
     with pytest.raises(RunNotFoundError) as caught:
         find("4", tmp_path / "runs")
     assert "0001.json" in caught.value.detail
-    with pytest.raises(SlurmkitError, match=r"0001\.json"):
-        find("4", tmp_path / "runs", Slurm({"4": ("4", "N/A", broken.path / "job.sbatch")}))
+    known = Slurm({"4": ("4", "N/A", broken.path / "job.sbatch")})
+    assert find("4", tmp_path / "runs", known)[0].path == broken.path, "the verb says what is wrong with it"

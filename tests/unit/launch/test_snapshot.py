@@ -110,7 +110,7 @@ def test_runs_are_never_copied(tmp_path: Path, in_git: bool) -> None:
     (project / "out" / "old" / "code").mkdir(parents=True)
     (project / "out" / "old" / "run.json").write_text("{}")
     (project / "out" / "old" / "code" / "app.py").write_text("old")
-    for part in ("points/0/0", "exits"):  # submitted by hand
+    for part in ("points/0/0", "lives"):  # submitted by hand
         (project / "runs" / "exp-12" / part).mkdir(parents=True)
     (project / "runs" / "exp-12" / "points" / "0" / "0" / "kept.py").write_text("old")
     (project / "app.py").write_text("new")
@@ -128,7 +128,7 @@ def test_a_run_that_is_being_made_is_no_part_of_a_project(tmp_path: Path, in_git
     project = tmp_path / "project"
     target = project / "my runs" / "new" / "code"
     for folder in (target.parent, project / "my runs" / "other", project / "elsewhere" / "killed"):
-        for part in ("points", "exits"):
+        for part in ("points", "lives"):
             (folder / part).mkdir(parents=True)
         if folder != target.parent:
             (folder / "code").mkdir()
@@ -153,6 +153,6 @@ def test_a_folder_of_runs_around_the_project_hides_nothing(tmp_path: Path) -> No
     (tmp_path / "app.py").write_text("new")
     for name in ("one", "two"):
         (tmp_path / name / "points").mkdir(parents=True)
-        (tmp_path / name / "exits").mkdir()
+        (tmp_path / name / "lives").mkdir()
         copy_project(find_project(tmp_path), tmp_path / name / "code", 100)
         assert names(tmp_path / name / "code") == {"app.py"}

@@ -50,14 +50,13 @@ class Queue:
     def __init__(self, run: Run, *answers: str | Exception | None) -> None:
         self.script, self.answers = str(run.path / "job.sbatch"), list(answers)
 
-    def jobs_made_from(self, script: str) -> list[str]:
-        assert script == self.script
+    def own_jobs(self) -> list[tuple[str, float, str]]:
         assert are_held(), "a Ctrl-C now would leave open whether there is a job"
         ctrl_c()
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return [answer] if answer else []
+        return [("11", 0.0, "/home/me/job.sbatch"), *([(answer, 0.0, self.script)] if answer else [])]
 
 
 def submitted(run: Run, queue: Queue, words: str = ALL_JOBS) -> str:

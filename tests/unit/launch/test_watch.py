@@ -10,7 +10,7 @@ from slurmkit.cluster.command import CommandClient
 from slurmkit.errors import ConfigError, RunNotFoundError, SlurmUnavailableError
 from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
 from slurmkit.launch.states import task_states
-from slurmkit.launch.watch import cancel_run, run_status, wait_for
+from slurmkit.launch.watch import cancel_run, is_live, kept_status, run_status, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Slurm:
     def cluster(self) -> str:
         return "lab"
 
-    def jobs_made_from(self, script: str) -> list[str]:
+    def own_jobs(self) -> list[tuple[str, float, str]]:
         return []
 
     def cancel(self, job_ids: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class Slurm:
         return [row for row in self._history if row["JobID"].partition("_")[0] in job_ids]
 
 
-def row(job: str, task: str, state: str, script: str = "") -> dict[str, str]:
+def row(job: str, task: str, state: str, script: str = "/runs/exp/job.sbatch") -> dict[str, str]:
     cells = {"RestartCnt": "1", "Reason": "None", "NodeList": "n1", "Command": script}
     return {"ArrayJobID": job, "ArrayTaskID": task, "State": state, **cells}
 
@@ -62,13 +62,13 @@ def run(tmp_path: Path) -> Run:
 
 def test_squeue_sacct_and_exit_records_make_one_picture(run: Run) -> None:
     """What runs comes from squeue, what it forgot from the batch script's own record, and what nobody knows is LOST."""
-    (run.path / "exits" / "n1.jsonl").write_text(
-        '{"job": "12", "task": 1, "restart": 2, "exit": 3, "time": 5}\n'
+    (run.path / "lives" / "n1.jsonl").write_text(
+        '{"cluster": "lab", "job": "12", "task": 1, "restart": 2, "exit": 3, "time": 5}\n'
     )
     statuses = run_status(run, Slurm([row("12", "0", "RUNNING")]))
     assert [(item.job, item.state, item.restarts, item.source) for item in statuses] == [
         ("12_0", "RUNNING", 1, "squeue"),
-        ("12_1", "FAILED", 2, "exits"),
+        ("12_1", "FAILED", 2, "lives"),
         ("12_2", "LOST", 0, "none"),
     ]
     assert statuses[1].reason == "exit code 3"
@@ -90,32 +90,128 @@ def test_accounting_is_asked_only_for_what_the_queue_forgot(run: Run) -> None:
 
 def test_an_older_record_of_another_submission_does_not_count(run: Run) -> None:
     """After a second submission the first one's exit record says nothing of the second."""
-    (run.path / "exits" / "n1.jsonl").write_text(
-        '{"job": "12", "task": 0, "restart": 0, "exit": 1, "time": 5}\n'
+    (run.path / "lives" / "n1.jsonl").write_text(
+        '{"cluster": "lab", "job": "12", "task": 0, "restart": 0, "exit": 1, "time": 5}\n'
     )
     run.add_attempt(Attempt("lab", "40", 0.0, (0,)))
     assert run_status(run, Slurm())[0].state == "LOST"
 
 
-def test_a_script_that_is_submitted_once_more_is_the_next_submission(run: Run) -> None:
-    """By hand, `sbatch RUN/job.sbatch`: seen in the queue, or by what it left in the folder, and recorded once."""
+class Again(Slurm):
+    """A squeue that knows jobs made from a script as ours, too: id, when it was submitted, command."""
 
-    class Again(Slurm):
-        def jobs_made_from(self, script: str) -> list[str]:
-            assert script == str(run.path / "job.sbatch")
-            return ["9", "12", "40"]  # an older one supersedes nothing
+    def __init__(self, own: Sequence[tuple[str, float, str]], queue: Sequence[Mapping[str, str]]) -> None:
+        super().__init__(queue)
+        self._own = own
 
-    queue = [row("40", str(task), "RUNNING", str(run.path / "job.sbatch")) for task in range(3)]
-    endless = '{"job": "%s", "task": 0, "restart": 0, "exit": 0, "time": 5}' % ("1" * 5000)
-    (run.path / "exits" / "n0.jsonl").write_text(f"{endless}\n")  # no id of Slurm's: it is passed over
-    for _ in range(2):
-        assert [item.job for item in run_status(run, Again(queue))] == ["40_0", "40_1", "40_2"]
-    record = '{"job": "%s", "task": 2, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
-    (run.path / "exits" / "n1.jsonl").write_text(record % "100" + record % "99")
-    assert [(item.job, item.state) for item in run_status(run, Slurm())][2] == ("100_2", "COMPLETED")
-    assert [(one.job_id, one.points) for one in run.attempts()] == [
-        (job, (0, 1, 2)) for job in ("12", "40", "99", "100")
+    def own_jobs(self) -> list[tuple[str, float, str]]:
+        return list(self._own)
+
+
+def life(job: str, task: int, time: int, end: str = "", cluster: str = "lab", restart: int = 0) -> str:
+    """A line of the batch script's, at its start or with how it ended."""
+    tail = f", {end}" if end else ""
+    return f'{{"cluster": "{cluster}", "job": "{job}", "task": {task}, "restart": {restart}, "time": {time}{tail}}}\n'
+
+
+def jobs_and_states(run: Run, slurm: Slurm) -> list[tuple[str, str]]:
+    return [(item.job, item.state) for item in run_status(run, slurm)]
+
+
+def test_a_part_of_a_sweep_that_is_submitted_once_more_leaves_the_others(run: Run) -> None:
+    """After `sbatch --array=1 RUN/job.sbatch` point 1 is the new job's, in the queue and long after; 0 and 2 are as they were."""
+    script = str(run.path / "job.sbatch")
+    done = [row("12", str(task), "FAILED" if task == 1 else "COMPLETED", script) for task in range(3)]
+    others = [("12_0", "COMPLETED"), ("12_2", "COMPLETED")]
+    assert jobs_and_states(run, Slurm(done))[1] == ("12_1", "FAILED")
+    # An id that is smaller, as after a controller that has lost its state; words behind the script; another path to it.
+    for job, command in (("40", script), ("3", f"/mnt/{run.id}/job.sbatch a b"), ("41", script)):
+        slurm = Again([(job, 9.0, command)], [*done, row(job, "1", "PENDING", command)])
+        assert jobs_and_states(run, slurm) == [others[0], (f"{job}_1", "PENDING"), others[1]]
+    (run.path / "lives" / "n1.jsonl").write_text(life("40", 1, 9))
+    assert jobs_and_states(run, Slurm()) == [others[0], ("40_1", "LOST"), others[1]]
+    (run.path / "lives" / "n2.jsonl").write_text(life("40", 1, 11, '"exit": 0, "term": 0'))
+    assert jobs_and_states(run, Slurm()) == [others[0], ("40_1", "COMPLETED"), others[1]]
+    assert [attempt.job_id for attempt in run.attempts()] == ["12"], "to look writes no record"
+
+
+def test_the_last_submission_counts_that_lives_longest(run: Run) -> None:
+    """The last submitted job is a point's; where it has ended and an older one lives, that is; cancel ends all of them."""
+    script = str(run.path / "job.sbatch")
+    (run.path / "lives" / "n1.jsonl").write_text(life("50", 0, 20) + life("40", 0, 5) + life("50", 0, 30))
+    rows = [row("12", "0", "RUNNING", script), row("40", "0", "RUNNING", script)]
+    assert jobs_and_states(run, Slurm([*rows, row("50", "0", "RUNNING", script)]))[0] == ("50_0", "RUNNING")
+    assert jobs_and_states(run, Slurm([*rows, row("50", "0", "FAILED", script)]))[0] == ("40_0", "RUNNING")
+    slurm = Slurm(rows)
+    assert cancel_run(run, slurm) == ["12", "40"]
+    assert "cancel 12,40" in slurm.calls
+    assert cancel_run(run, Slurm(rows), 0) == ["12_0", "40_0"]
+    assert jobs_and_states(run, Slurm())[0] == ("50_0", "FAILED"), "Slurm said so once"
+
+
+def test_what_is_of_another_cluster_is_not_of_this_one(tmp_path: Path, run: Run) -> None:
+    """A script that ran on two clusters has its lives on each; of a run that is recorded on none the manifest tells."""
+
+    class Other(Slurm):
+        def cluster(self) -> str:
+            return "other"
+
+    endless = life("1" * 5000, 0, 5) + life("7_1", 0, 5)  # no ids of Slurm's: passed over
+    (run.path / "lives" / "n1.jsonl").write_text(endless + life("99", 0, 5, '"exit": 0', cluster="other"))
+    assert jobs_and_states(run, Slurm())[0] == ("12_0", "LOST")
+    assert jobs_and_states(run, Other()) == [("99_0", "COMPLETED")]
+    create_run(tmp_path / "runs" / "killed")
+    write_manifest(tmp_path / "runs" / "killed", {"slurm": {"cluster": "lab"}}, "", None)
+    killed = Run(tmp_path / "runs" / "killed")
+    with pytest.raises(ConfigError, match=r"'lab'.*'other'"):
+        run_status(killed, Other())
+    assert run_status(killed, Slurm()) == []
+
+
+def test_a_single_run_that_becomes_an_array_is_its_point(tmp_path: Path) -> None:
+    """`sbatch --array=0-1 RUN/job.sbatch` of a single run: two tasks of the one point, and both are cancelled."""
+    path = tmp_path / "runs" / "single"
+    (tmp_path / "runs").mkdir()
+    create_run(path)
+    write_manifest(path, {"version": 1}, "", None)
+    script = str(path / "job.sbatch")
+    slurm = Again([("40", 9.0, script)], [row("40", task, "RUNNING", script) for task in "01"])
+    assert jobs_and_states(Run(path), slurm) == [("40_1", "RUNNING")]
+    assert cancel_run(Run(path), slurm) == ["40"]
+
+
+def test_a_life_without_an_end_is_lost(run: Run) -> None:
+    """A requeued job whose node died: the end of the life before says nothing of it."""
+    (run.path / "lives" / "n1.jsonl").write_text(
+        life("12", 0, 5) + life("12", 0, 9, '"exit": 0, "term": 1') + life("12", 0, 20, restart=1)
+    )
+    first = run_status(run, Slurm())[0]
+    assert (first.state, first.restarts) == ("LOST", 1)
+    assert first.reason == "Slurm does not know it, and it began, and left no record of its end"
+
+
+def test_without_slurm_the_folder_tells_what_it_knows(run: Run) -> None:
+    """While slurmctld is away: the ends that Slurm once told, those that the scripts wrote, and what nobody knows."""
+    run_status(run, Slurm([row("12", "0", "TIMEOUT")]))
+    (run.path / "lives" / "n1.jsonl").write_text(
+        life("40", 1, 9) + life("40", 1, 10, '"exit": 0, "term": 0') + life("12", 2, 3)
+    )
+    assert [(item.job, item.state) for item in kept_status(run)] == [
+        ("12_0", "TIMEOUT"),
+        ("40_1", "COMPLETED"),
+        ("12_2", "UNKNOWN"),
     ]
+    assert not any(map(is_live, kept_status(run)))
+    with pytest.raises(RunNotFoundError, match="no point 9"):
+        kept_status(run, 9)
+
+
+def test_a_run_of_somebody_else_is_only_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root, who looks at a person's run, leaves no file there that the person cannot read."""
+    monkeypatch.setattr("os.geteuid", lambda: run.path.stat().st_uid + 1)
+    before = sorted(run.path.rglob("*"))
+    assert run_status(run, Slurm([row("12", "0", "TIMEOUT")]))[0].state == "TIMEOUT"
+    assert sorted(run.path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -180,8 +276,8 @@ def test_squeue_is_called_once_for_all_and_read_by_width() -> None:
 
 def test_a_final_state_is_kept_when_slurm_forgets_it(run: Run) -> None:
     """What Slurm once said of the end of a job is what status says ever after, whatever its shell left behind."""
-    (run.path / "exits" / "n1.jsonl").write_text(
-        '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
+    (run.path / "lives" / "n1.jsonl").write_text(
+        '{"cluster": "lab", "job": "12", "task": 0, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
     )
     assert run_status(run, Slurm([row("12", "0", "TIMEOUT")]))[0].state == "TIMEOUT"
     assert run_status(run, Slurm())[0].state == "TIMEOUT"
@@ -192,8 +288,8 @@ def test_a_final_state_is_kept_when_slurm_forgets_it(run: Run) -> None:
 
 def test_a_cancelled_run_stays_cancelled(run: Run) -> None:
     """A run cancelled while it waited to come back is CANCELLED once Slurm has forgotten it, and never COMPLETED."""
-    (run.path / "exits" / "n1.jsonl").write_text(
-        '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
+    (run.path / "lives" / "n1.jsonl").write_text(
+        '{"cluster": "lab", "job": "12", "task": 0, "restart": 0, "exit": 0, "term": 0, "time": 5}\n'
     )
     slurm = Slurm([row("12", str(task), "PENDING") for task in range(3)])
     assert cancel_run(run, slurm) == ["12"]
@@ -228,8 +324,8 @@ def test_a_reason_lasts_as_long_as_it_holds(run: Run) -> None:
 
 def test_a_shell_that_got_sigterm_did_not_complete(run: Run) -> None:
     """A record with SIGTERM in it tells neither success nor failure: cancelled, out of time, or requeued."""
-    (run.path / "exits" / "n1.jsonl").write_text(
-        '{"job": "12", "task": 0, "restart": 0, "exit": 0, "term": 1, "time": 5}\n'
+    (run.path / "lives" / "n1.jsonl").write_text(
+        '{"cluster": "lab", "job": "12", "task": 0, "restart": 0, "exit": 0, "term": 1, "time": 5}\n'
     )
     slurm = Slurm()
     assert run_status(run, slurm)[0].state == "STOPPED"
@@ -255,8 +351,8 @@ def test_accounting_that_does_not_answer_may_know_more_later(
             raise SlurmUnavailableError(",".join(job_ids))
 
     if record:
-        (run.path / "exits" / "n1.jsonl").write_text(
-            f'{{"job": "12", "task": 0, "restart": 0, {record}, "time": 5}}\n'
+        (run.path / "lives" / "n1.jsonl").write_text(
+            f'{{"cluster": "lab", "job": "12", "task": 0, "restart": 0, {record}, "time": 5}}\n'
         )
     first, second, _ = run_status(run, Away([row("12", "1", "RUNNING")]))
     assert (first.state, first.reason) == (state, said)
@@ -266,15 +362,17 @@ def test_accounting_that_does_not_answer_may_know_more_later(
     assert run_status(run, told)[0].state == "TIMEOUT"
 
 
-def test_a_job_id_of_somebody_else_is_not_ours(run: Run) -> None:
+def test_a_job_id_of_somebody_else_is_not_ours(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids are issued again: a job made from another script is neither shown nor cancelled as ours."""
-    slurm = Slurm([row("12", str(task), "RUNNING", "/home/eve/precious.sh") for task in range(3)])
+    precious = ("/home/eve/precious.sh", "", str(run.path.parent))
+    slurm = Slurm([row("12", str(task), "RUNNING", script) for task, script in enumerate(precious)])
     assert {item.state for item in run_status(run, slurm)} == {"LOST"}
     assert cancel_run(run, slurm) == []
     assert not [call for call in slurm.calls if call.startswith("cancel")]
     for path in (run.path, "/the/same/folder/mounted/elsewhere/" + run.id):
         ours = Slurm([row("12", "0", "RUNNING", f"{path}/job.sbatch")])
         assert run_status(run, ours)[0].state == "RUNNING"
+    monkeypatch.setattr("slurmkit.launch.jobs.COMMAND_WIDTH", 40)
     long = Slurm([row("12", "0", "RUNNING", str(run.path / "job.sbatch")[:40])])
     assert run_status(run, long)[0].state == "RUNNING", "squeue cuts long paths"
 
