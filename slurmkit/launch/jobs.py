@@ -73,9 +73,8 @@ def jobs_of(run: Run, client: SlurmClient) -> Jobs:
     states = {
         name: state for name, state in task_states(client, asked).items() if _is_ours(run, state, called)
     }
-    recorded = {attempt.job_id for attempt in attempts}
-    for name, state in states.items():
-        if state.source and state.job_id not in recorded:
+    for name, state in states.items():  # also what no record has, of a job that is seen in the queue alone
+        if state.source:
             points.setdefault(name, (state.task or 0) if run.is_sweep else 0)
     order = sorted(points, key=lambda name: (_is_live(states.get(name)), began[name.partition("_")[0]]))
     return Jobs({points[name]: name for name in order}, states, points, newest_lives(lives))

@@ -70,7 +70,7 @@ def test_the_newest_life_of_a_point_counts(tmp_path: Path, make: Callable[..., R
     """
     run = make(tmp_path / "runs")
     line = '{"cluster": "lab", "job": "7", "task": 0, "restart": %d, "time": %d%s}\n'
-    old = line % (0, 10, "") + line % (0, 30, ', "exit": 1, "term": 1') + '{"job": "7", "ta'
+    old = line % (0, 25, "") + line % (0, 30, ', "exit": 1, "term": 1') + '{"job": "7", "ta'
     new = line % (1, 20, ', "exit": 0, "term": 0') + line % (1, 15, "")
     for first, second in ((old, new), (new, old)):
         (run.path / "lives" / "n1.jsonl").write_text(first)
@@ -78,7 +78,7 @@ def test_the_newest_life_of_a_point_counts(tmp_path: Path, make: Callable[..., R
         lives = run.lives()
         assert len(lives) == 2
         assert newest_lives(lives)["7", 0] == Life("lab", "7", 0, 1, 15, 0)
-        assert Life("lab", "7", 0, 0, 10, 1, terminated=True) in lives
+        assert Life("lab", "7", 0, 0, 25, 1, terminated=True) in lives
 
 
 @pytest.mark.parametrize("spoil", ["missing", "file"])

@@ -144,6 +144,21 @@ def test_a_follower_of_what_has_ended_needs_no_slurm(run: Run) -> None:
     assert sum(waits) < 10
 
 
+def test_the_end_of_a_life_need_not_be_the_last(run: Run) -> None:
+    """A script that has ended may have been requeued: while Slurm is away, a follower waits."""
+    record = '{"cluster": "lab", "job": "12", "task": 0, "restart": 0, "time": 1, "exit": 1}\n'
+    (run.path / "lives" / "n1.jsonl").write_text(record)
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if sum(waits) > 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        followed(run, Slurm(states=()), pause)
+
+
 @pytest.mark.parametrize(
     ("state", "reason", "nodes", "said"),
     [

@@ -138,7 +138,9 @@ def test_a_part_of_a_sweep_that_is_submitted_once_more_leaves_the_others(run: Ru
 def test_the_last_submission_counts_that_lives_longest(run: Run) -> None:
     """The last submitted job is a point's; where it has ended and an older one lives, that is; cancel ends all of them."""
     script = str(run.path / "job.sbatch")
-    (run.path / "lives" / "n1.jsonl").write_text(life("50", 0, 20) + life("40", 0, 5) + life("50", 0, 30))
+    (run.path / "lives" / "n1.jsonl").write_text(
+        life("50", 0, 20) + life("40", 0, 5) + life("40", 0, 30, restart=1)
+    )
     rows = [row("12", "0", "RUNNING", script), row("40", "0", "RUNNING", script)]
     assert jobs_and_states(run, Slurm([*rows, row("50", "0", "RUNNING", script)]))[0] == ("50_0", "RUNNING")
     assert jobs_and_states(run, Slurm([*rows, row("50", "0", "FAILED", script)]))[0] == ("40_0", "RUNNING")
@@ -166,6 +168,21 @@ def test_what_is_of_another_cluster_is_not_of_this_one(tmp_path: Path, run: Run)
     with pytest.raises(ConfigError, match=r"'lab'.*'other'"):
         run_status(killed, Other())
     assert run_status(killed, Slurm()) == []
+
+
+def test_an_array_of_some_points_has_them_by_its_indices(tmp_path: Path) -> None:
+    """A recorded job of points 1 and 2 has tasks 0 and 1; what a task writes says its point."""
+    path = tmp_path / "runs" / "exp"
+    (tmp_path / "runs").mkdir()
+    create_run(path)
+    write_manifest(path, {"version": 1}, "", [["a=1"], ["a=2"], ["a=3"]])
+    Run(path).add_attempt(Attempt("lab", "12", 0.0, (1, 2)))
+    (path / "lives" / "n1.jsonl").write_text(life("12", 2, 3) + life("12", 2, 4, '"exit": 0'))
+    slurm = Slurm([row("12", "0", "RUNNING")])
+    assert [(item.point, item.job, item.state) for item in run_status(Run(path), slurm)] == [
+        (1, "12_0", "RUNNING"),
+        (2, "12_1", "COMPLETED"),
+    ]
 
 
 def test_a_single_run_that_becomes_an_array_is_its_point(tmp_path: Path) -> None:
