@@ -61,25 +61,26 @@ def install_command(folder: str, state_dir: str | None, *, dry_run: bool, force:
     from slurmkit.hooks.install import install  # noqa: PLC0415 - only once the words are sound
 
     place = Path(folder)
-    site, why = _ask()
-    done = install(place, state_dir, site=site, force=force, dry_run=dry_run)
+    site = _ask()
+    known = None if isinstance(site, SlurmkitError) else site
+    done = install(place, state_dir, site=known, force=force, dry_run=dry_run)
     _tell(place, done, dry_run=dry_run)
-    if site:
-        _advise(site, place)
+    if isinstance(site, SlurmkitError):
+        _snippet(place, site.message)
     else:
-        _snippet(place, why)
+        _advise(site, place)
 
 
-def _ask() -> tuple[Site | None, str]:
-    """What the cluster's settings say; None, and why, where they cannot be had."""
+def _ask() -> Site | SlurmkitError:
+    """What the cluster's settings say, or why they cannot be had."""
     from slurmkit import open_client  # noqa: PLC0415
     from slurmkit.hooks.advice import read_site  # noqa: PLC0415
 
     try:
         config = open_client().config()
     except SlurmkitError as error:
-        return None, error.message
-    return read_site(config.options, config.release), ""
+        return error
+    return read_site(config.options, config.release)
 
 
 def _tell(folder: Path, done: Installed, *, dry_run: bool) -> None:
@@ -137,8 +138,7 @@ def uninstall_command(folder: str, *, force: bool) -> None:
     from slurmkit.hooks.install import uninstall  # noqa: PLC0415
 
     place = Path(folder)
-    site, why = _ask()
-    done = uninstall(place, site=site, why=why, force=force)
+    done = uninstall(place, site=_ask(), force=force)
     for name in done.kept:
         note(f"kept {place / name}: it is not what slurmkit put there")
     note(
@@ -159,18 +159,17 @@ def status_command(folder: str, *, as_json: bool) -> int:
     """
     from slurmkit.hooks.status import check  # noqa: PLC0415
 
-    site, why = _ask()
-    found = check(Path(folder), site)
+    site = _ask()
+    found = check(Path(folder), None if isinstance(site, SlurmkitError) else site)
     if as_json:
         print_json(found.as_json())
     else:
         _show(found)
     _say(found)
-    if site is None:
-        note(f"what slurm.conf has is not known: {why}")
-    if found.troubles:
-        return 1
-    return 0 if site else SlurmUnavailableError.exit_code
+    if isinstance(site, SlurmkitError):
+        note(f"what slurm.conf has is not known: {site.message}")
+        return 1 if found.troubles else SlurmUnavailableError.exit_code
+    return 1 if found.troubles else 0
 
 
 def _show(found: Status) -> None:

@@ -6,9 +6,15 @@ import os
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
+from slurmkit.hooks.beside import (
+    in_folder_of_both,
+    in_folder_of_theirs,
+    is_pattern,
+    pattern_of_both,
+    theirs_of,
+)
 from slurmkit.hooks.files import HOOKS, SETTINGS
 
 if TYPE_CHECKING:
@@ -16,7 +22,7 @@ if TYPE_CHECKING:
 
     from slurmkit.hooks.running import Use
 
-__all__ = ["Advice", "Site", "advise", "is_pattern", "read_site", "swept"]
+__all__ = ["Advice", "Site", "advise", "read_site", "swept"]
 
 #: From this release on every Prolog line counts; before, only the last one.
 _SEVERAL_SINCE = (24, 5)
@@ -26,7 +32,6 @@ _TIMEOUT_OF_BOTH = "PrologEpilogTimeout"
 _UNSET_TIMEOUT = 65534  # Slurm's way to write none at all
 _MESSAGE_TIMEOUT = 10
 _TIMEOUT = 8
-_NEW_NAME = "zz-slurmkit-"  # slurmd goes from z to a, and what fails ends the row: ours never does
 
 
 class Site(NamedTuple):
@@ -93,11 +98,6 @@ def _timeout_of(hooks: Sequence[str]) -> str:
     return _TIMEOUT_OF_BOTH if len(hooks) > 1 else f"{hooks[0].capitalize()}Timeout"
 
 
-def is_pattern(path: str) -> bool:
-    """Whether slurmd takes a path as a pattern."""
-    return any(character in path for character in "*?[")
-
-
 def swept(site: Site, folder: Path) -> str:
     """The pattern of slurm.conf that would run files of ours which are no hook, and so drain nodes; or nothing.
 
@@ -131,7 +131,11 @@ def advise(site: Site, folder: Path, uses: Mapping[str, Use]) -> Advice:
     for hook in HOOKS:
         use = uses[hook]
         line = f"{hook.capitalize()}={folder / hook}"
-        if use.runs is None:
+        theirs = next(filter(None, (theirs_of(hook, path) for path in use.others)), "")
+        lacking = use.runs is False or any(lack.told for lack in use.lacks)
+        if theirs and lacking:  # in any release: slurm.conf names it
+            notes.append(_again(folder / hook, theirs))
+        elif use.runs is None:
             notes.append(
                 f"whether slurmd runs {folder / hook} is for you to say ({use.where}): slurm.conf needs a {line} of its"
                 " own, or that script a call of its whole path, unless it runs it"
@@ -162,37 +166,37 @@ def _timeout(site: Site, *, own: bool, lines: list[str], notes: list[str]) -> No
 def _beside(ours: Path, theirs: str, site: Site, lines: list[str], notes: list[str]) -> None:
     """How our hook goes beside one of the site's, in a folder that slurm.conf names as a pattern."""
     setting = ours.name.capitalize()
-    always = f"{ours}\\nexit 0"  # also should it be gone one day: what exits otherwise drains the node
     if is_pattern(theirs):
-        name = Path(theirs).name.replace("*", f"{_NEW_NAME}{ours.name}", 1).replace("*", "")
-        if is_pattern(name):
-            name = f"A-NAME-THAT-MATCHES-FOR-{ours.name.upper()}"
-        other = next(hook for hook in HOOKS if hook != ours.name)
-        if theirs in site.hooks[other]:  # both hooks run all of it: each passes over what is for the other
-            always = f'[ "$SLURM_SCRIPT_CONTEXT" = {other}_slurmd ] || {always}'
+        for_both = all(theirs in named for named in site.hooks.values())
         notes.append(
-            f"slurm.conf has {setting}={theirs}: put ours there, on every node, with\n"
-            f"{_script(always, Path(theirs).parent / name)}"
+            f"slurm.conf has {setting}={theirs}: put ours there, on every node, beside what the other nodes have"
+            f" there, with\n{in_folder_of_theirs(ours, theirs, for_both=for_both)}"
         )
         return
-    # A name that only we give: what is in a folder of the site may be anything, and a script may run all of it.
-    place = Path(theirs).parent / f"slurmkit-{ours.name}.d"
-    lines.append(f"{setting}={place}/*")
+    pattern = pattern_of_both(ours.name, theirs)
+    lines.append(f"{setting}={pattern}")
     notes.append(
-        f"slurm.conf has {setting}={theirs}, and before Slurm 24.05 only one line counts: make a folder for both, on every"
-        f" node (a shared one once) and before slurm.conf names it, with\n"
-        f"  mkdir -m 755 {place} &&\n"
-        f"{_script(f'exec {theirs}', place / 'site')} &&\n"
-        f"{_script(always, place / f'{_NEW_NAME}{ours.name}')}\n"
-        f"and replace the line of slurm.conf. Where {place} exists, mkdir refuses, and nothing else is done: slurmd would"
-        f" run every file there, so look at what is in it, and remove it first"
+        f"slurm.conf has {setting}={theirs}, and before Slurm 24.05 only one line counts: make a folder for both, on"
+        f" every node and before slurm.conf names it, with\n{in_folder_of_both(ours, theirs)}\n"
+        f"and replace the line of slurm.conf. {_others(pattern)}"
     )
 
 
-def _script(lines: str, path: Path) -> str:
-    """The commands that put a script into a folder: whole from its first moment on."""
-    new, file = (quote(str(place)) for place in (path.parent / f".{path.name}", path))
-    return f"  printf '#!/bin/sh\\n{lines}\\n' >{new} && chmod 755 {new} && mv {new} {file}"
+def _again(ours: Path, theirs: str) -> str:
+    """What a node lacks of a folder of both that slurm.conf names already, as one does that came later."""
+    pattern = pattern_of_both(ours.name, theirs)
+    return (
+        f"slurm.conf has {ours.name.capitalize()}={pattern}, for {theirs} and ours: make here what is missing of it,"
+        f" with\n{in_folder_of_both(ours, theirs)}\n"
+        f"{theirs} itself has to be here too. {_others(pattern)}"
+    )
+
+
+def _others(pattern: str) -> str:
+    return (
+        f"If {Path(pattern).parent} has other files, they are shown, and nothing else is done: slurmd would run each of"
+        " them, so look at them, and move them away first"
+    )
 
 
 def _flags(flags: Sequence[str], lines: list[str], notes: list[str]) -> None:

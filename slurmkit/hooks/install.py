@@ -212,24 +212,21 @@ def _read(file: Path) -> _Write | None:
         return None
 
 
-def uninstall(
-    folder: Path, *, site: Site | None, why: str = "Slurm was not asked", force: bool = False
-) -> Removed:
+def uninstall(folder: Path, *, site: Site | SlurmkitError, force: bool = False) -> Removed:
     """Remove the files that an install put there, and the folder if nothing else is in it.
 
     The records of the hooks stay where they are.
 
     Args:
         folder: where the hooks are; over a link, it is the place that it leads to.
-        site: what Slurm says of its settings; None where it could not be asked.
-        why: it could not.
+        site: what Slurm says of its settings, or why it could not be asked.
         force: whether to remove them also where it could not: never what Slurm still names.
 
     Raises:
         SlurmUnavailableError: if Slurm could not be asked, without force.
         SlurmkitError: if Slurm still runs them, or may, or the system refuses.
     """
-    refuse_used(folder, site, why, force=force)
+    refuse_used(folder, site, force=force)
     folder = Path(os.path.realpath(folder))
     with safe.told("what is gone is gone; do it again for the rest"):
         before = files.known(folder)

@@ -32,26 +32,25 @@ def refuse_swept(folder: Path, site: Site | None) -> None:
         )
 
 
-def refuse_used(folder: Path, site: Site | None, why: str, *, force: bool) -> None:
+def refuse_used(folder: Path, site: Site | SlurmkitError, *, force: bool) -> None:
     """Keep what slurmd runs, and what it may run: no force takes that away.
 
     Args:
         folder: where the hooks are, also over a link.
-        site: what Slurm says of its settings; None where it could not be asked.
-        why: it could not.
+        site: what Slurm says of its settings, or why it could not be asked.
         force: whether to take it that nobody names them where Slurm could not be asked.
 
     Raises:
         SlurmUnavailableError: if Slurm could not be asked, without force.
         SlurmkitError: names each place that has them run, or mentions them.
     """
-    if site is None:
+    if isinstance(site, SlurmkitError):
         if force:
             return
         raise SlurmUnavailableError(
-            f"whether slurm.conf still names the hooks in {folder} is not known: {why}",
+            f"whether slurm.conf still names the hooks in {folder} is not known: {site.message}",
             "where no slurm.conf of any node names them, say so with --force",
-        )
+        ) from site
     found = [use for use in running(site, folder).values() if use.where]
     if found:
         sure = any(use.runs for use in found)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from slurmkit.hooks.beside import SITE, our_name, theirs_of
 from slurmkit.hooks.files import HOOKS
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from slurmkit.hooks.advice import Site
 
-__all__ = ["Use", "running"]
+__all__ = ["Lack", "Use", "running"]
 
 _MOST_OF_A_SCRIPT = 1 << 18
 _MOST_OF_A_LINE = 120
@@ -31,6 +32,18 @@ _BEFORE = re.compile(
 )
 
 
+class Lack(NamedTuple):
+    """What slurm.conf has slurmd run, and what is not on this machine.
+
+    Attributes:
+        what: it is, and what comes of it.
+        told: whether install says how to make it.
+    """
+
+    what: str
+    told: bool
+
+
 class Use(NamedTuple):
     """How the site uses one of our hooks.
 
@@ -38,11 +51,13 @@ class Use(NamedTuple):
         runs: whether slurmd runs it; None where something mentions it, and only a person can say.
         where: what that rests on, such as ``/etc/slurm/prolog.sh:3: /etc/slurm/slurmkit/prolog``; empty for no.
         others: the paths and patterns of slurm.conf that are not just this hook.
+        lacks: what this machine has not of these.
     """
 
     runs: bool | None
     where: str
     others: tuple[str, ...]
+    lacks: tuple[Lack, ...] = ()
 
 
 class _Hook(NamedTuple):
@@ -61,14 +76,40 @@ def running(site: Site, folder: Path) -> dict[str, Use]:
     return {hook: _use(hook, site.hooks[hook], os.path.realpath(folder)) for hook in HOOKS}
 
 
-def _use(name: str, named: tuple[str, ...], folder: str) -> Use:
+def _hook(path: str) -> _Hook:
+    folder, name = os.path.split(path)
     tail = re.compile(re.escape(os.fsencode(f"{Path(folder).name}/{name}")) + rb"(?![\w./+@-])")
-    hook = _Hook(f"{folder}/{name}", folder, tail)
+    return _Hook(path, folder, tail)
+
+
+def _use(name: str, named: tuple[str, ...], folder: str) -> Use:
+    hook = _hook(f"{folder}/{name}")
     found = [use for path in named for use in _uses(path, hook)]
     runs = [where for sure, where in found if sure]
     others = tuple(path for path in named if not _is(path, hook.path))
     where = next(iter(runs or [where for _, where in found]), "")
-    return Use(bool(runs) or (None if found else False), where, others)
+    lacks = tuple(lack for path in others for lack in _lacks(name, path))
+    return Use(bool(runs) or (None if found else False), where, others, lacks)
+
+
+def _lacks(name: str, named: str) -> Iterator[Lack]:
+    """What is missing here of what slurm.conf names: at all, or of the site's hook in a folder made for it and ours."""
+    found = glob.glob(named)  # noqa: PTH207 - as glob(3)
+    theirs = theirs_of(name, named)
+    setting = f"slurm.conf has {name.capitalize()}={named}"
+    drains = f'slurmd drains this node at its next job, with the reason "{name.capitalize()} error"'
+    if not found:
+        yield Lack(f"{setting}, which matches no file here: {drains}", bool(theirs))
+    elif theirs:
+        site = Path(named).with_name(SITE)
+        if {os.path.basename(path) for path in found} == {our_name(name)}:  # noqa: PTH119
+            yield Lack(
+                f"{setting}, and {site} is not there: {theirs} does not run on this machine", told=True
+            )
+        elif not Path(theirs).exists() and any(
+            sure for sure, _ in _calls(site, _hook(os.path.realpath(theirs)))
+        ):
+            yield Lack(f"{site} runs {theirs}, which is not there: {drains}", told=False)
 
 
 def _uses(named: str, hook: _Hook) -> Iterator[tuple[bool, str]]:

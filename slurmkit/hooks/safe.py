@@ -9,6 +9,7 @@ import pwd
 import stat
 import subprocess
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import MissingProgramError, SlurmkitError, UsageError
@@ -59,12 +60,12 @@ class Fault(NamedTuple):
     Attributes:
         what: is wrong with it.
         remedy: what mends it; by which option another place is named, only the caller knows.
-        named: whether nothing but another name mends it.
+        named: the place to name instead, for the shell, where nothing else mends it: ``DIR`` if it is anybody's choice.
     """
 
     what: str
     remedy: str
-    named: bool
+    named: str = ""
 
 
 def faults(folder: Path, harm: str, owner: int = 0) -> Iterator[Fault]:
@@ -79,14 +80,14 @@ def faults(folder: Path, harm: str, owner: int = 0) -> Iterator[Fault]:
         yield Fault(
             f"slurm.conf cannot hold the path {str(folder)!r} as it is",
             "use an absolute path of letters, digits and any of / . _ + @ -",
-            named=True,
+            named="DIR",
         )
     real = os.path.realpath(folder)
     if real != plain(str(folder)):
         yield Fault(
             f"{folder} leads over a symbolic link to {real}",
-            f"name the place itself, which no link can move: {real}",
-            named=True,
+            f"name the place itself, which no link can move: {quote(real)}",
+            named=quote(real),
         )
     for place in (Path(real), *Path(real).parents):
         if os.path.lexists(place):
@@ -94,10 +95,10 @@ def faults(folder: Path, harm: str, owner: int = 0) -> Iterator[Fault]:
             sticky = bool(place.lstat().st_mode & stat.S_ISVTX) and str(place) != real
             hands = foreign_hands(place.lstat(), writable=not sticky, owner=owner)
             if not place.is_dir():
-                yield Fault(f"{place} is no folder", "name another place", named=True)
+                yield Fault(f"{place} is no folder", "name another place", named="DIR")
             elif hands:
                 who, remedy = hands
-                yield Fault(f"{place} {who}, who {harm}", f"{remedy} {place}", named=False)
+                yield Fault(f"{place} {who}, who {harm}", f"{remedy} {quote(str(place))}")
 
 
 def check_folder(folder: Path, option: str, harm: str, owner: int = 0) -> None:
@@ -128,7 +129,7 @@ def foreign_hands(found: os.stat_result, *, writable: bool = True, owner: int = 
         owner: the uid of one who may, besides root and the caller.
     """
     if found.st_uid not in {0, os.geteuid(), owner}:
-        return f"belongs to {_user(found.st_uid)}", f"chown {_typed(owner)}"
+        return f"belongs to {_user(found.st_uid)}", _chown(owner)
     if writable and found.st_mode & _OTHERS_WRITE:
         return (
             f"(mode {stat.S_IMODE(found.st_mode):04o}) may be written by its group or by others",
@@ -159,11 +160,20 @@ def kept_out(folder: Path, state: Path, uid: int) -> Iterator[tuple[str, str]]:
     for place in dict.fromkeys((folder, *folder.parents, state, *state.parents)):
         if place.exists() and not _may(place, uid, stat.S_IXUSR):
             whose = "u" if place.stat().st_uid == uid else "o"
-            yield f"{name}, who is SlurmdUser, cannot look into {place}", f"chmod {whose}+x {place}"
-    for place in (state, *state.glob("*/"), *state.glob("*/jobs.jsonl")):
-        if place.exists() and not _may(place, uid, stat.S_IWUSR):
-            remedy = "chmod u+w" if place.stat().st_uid == uid else f"chown {_typed(uid)}"
-            yield f"{name}, who is SlurmdUser, cannot write records to {place}", f"{remedy} {place}"
+            remedy = f"chmod {whose}+x {quote(str(place))}"
+            yield f"{name}, who is SlurmdUser, cannot look into {place}", remedy
+    nodes = [place for place in sorted(state.glob("*")) if place.is_dir() and not place.is_symlink()]
+    within = [*state.glob("*"), *(node / "jobs.jsonl" for node in nodes)]
+    for place in filter(Path.is_symlink, within):  # SlurmdUser made it: root shall give nothing away over it
+        yield (
+            f"{place} is a symbolic link, and the records would go where it leads",
+            f"rm {quote(str(place))}",
+        )
+    for place in (state, *nodes, *(node / "jobs.jsonl" for node in nodes)):
+        if place.exists() and not place.is_symlink() and not _may(place, uid, stat.S_IWUSR):
+            remedy = "chmod u+w" if place.stat().st_uid == uid else _chown(uid)
+            what = f"{name}, who is SlurmdUser, cannot write records to {place}"
+            yield what, f"{remedy} {quote(str(place))}"
 
 
 def _may(place: Path, uid: int, bit: int) -> bool:
@@ -177,9 +187,9 @@ def _may(place: Path, uid: int, bit: int) -> bool:
     return bool(found.st_mode & (bit >> shift))
 
 
-def _typed(uid: int) -> str:
-    """A user as chown(1) takes it."""
-    return _user(uid).removeprefix("uid ")
+def _chown(uid: int) -> str:
+    """The command that gives a place to a user, without its path: that may have become a link by then."""
+    return f"chown -h {_user(uid).removeprefix('uid ')}"
 
 
 def check_bash() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Status", "Trouble", "check"]
 
-_RECONFIGURE = "in slurm.conf, and run scontrol reconfigure"
+_RECONFIGURE = "slurm.conf, and run scontrol reconfigure"
 
 
 class Trouble(NamedTuple):
@@ -113,8 +113,9 @@ def _check(folder: Path, site: Site | None) -> Status:
         for line in settings.unread
     ]
     uid = site.slurmd_uid if site else 0
-    troubles += _unsafe(folder, "the folder of the hooks", safe.RUN, 0)
-    troubles += _unsafe(state, "the folder of the records", safe.WRITTEN, uid)
+    install = _install(folder)
+    troubles += _unsafe(folder, "the folder of the hooks", safe.RUN, 0, "slurmkit hooks install --dir")
+    troubles += _unsafe(state, "the folder of the records", safe.WRITTEN, uid, f"{install} --state-dir")
     if not site:
         return Status(folder, state, items, None, None, records, tuple(troubles), ())
     uses = running(site, folder)
@@ -137,29 +138,42 @@ def _of_slurm(site: Site, folder: Path, uses: dict[str, Use], lines: tuple[str, 
     """What slurmctld does not know, or knows to our harm."""
     for hook, use in uses.items():
         line = f"{hook.capitalize()}={folder / hook}"
+        told = f"do what {_install(folder)} says"
+        for lack in use.lacks:
+            there = f"put there what the other nodes have, or take it out of {_RECONFIGURE}"
+            yield Trouble(lack.what, told if lack.told else there)
         if use.runs is None:
             yield Trouble(
                 f"whether slurmd runs {folder / hook} cannot be said: {use.where}",
-                f"call it there by its whole path, as a command of its own, or set {line} {_RECONFIGURE}",
+                f"call it there by its whole path, as a command of its own, or set {line} in {_RECONFIGURE}",
             )
-        elif not use.runs:
-            beside = f"do what {_install(folder)} says, to have it run beside {', '.join(use.others)}"
+        elif not use.runs and not any(lack.told for lack in use.lacks):
+            beside = f"{told}, to have it run beside {', '.join(use.others)}"
             what = f"slurmctld knows no {hook.capitalize()} that runs {folder / hook}"
-            yield Trouble(what, beside if use.others else f"set {line} {_RECONFIGURE}")
+            yield Trouble(what, beside if use.others else f"set {line} in {_RECONFIGURE}")
     for line in lines:
         if not line.startswith(("Prolog=", "Epilog=")):
-            yield Trouble(f"slurmctld does not know {line}", f"set it {_RECONFIGURE}")
+            yield Trouble(f"slurmctld does not know {line}", f"set it in {_RECONFIGURE}")
     sweeping = swept(site, folder)
     if sweeping:
         setting = sweeping.partition("=")[0]
         yield Trouble(
             f"{sweeping} runs files that are no hooks, and drains nodes",
-            f"set {setting}={folder / setting.lower()} in its place {_RECONFIGURE}",
+            f"set {setting}={folder / setting.lower()} in its place in {_RECONFIGURE}",
         )
 
 
-def _unsafe(folder: Path, what: str, harm: str, owner: int) -> Iterator[Trouble]:
-    """Why others could change what the hooks are or write; nothing where they cannot, or there is no folder yet."""
+def _unsafe(folder: Path, what: str, harm: str, owner: int, rename: str) -> Iterator[Trouble]:
+    """Why others could change what the hooks are or write; nothing where they cannot, or there is no folder yet.
+
+    Args:
+        folder: that is looked at.
+        what: it is.
+        harm: as ``safe.faults`` takes it.
+        owner: as ``safe.faults`` takes it.
+        rename: the command that names another place, up to its name.
+    """
     if os.path.lexists(folder):
         for fault in safe.faults(folder, harm, owner):
-            yield Trouble(f"{what}: {fault.what}", fault.remedy)
+            remedy = f"{fault.remedy}, with: {rename} {fault.named}" if fault.named else fault.remedy
+            yield Trouble(f"{what}: {fault.what}", remedy)

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import time
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import SlurmkitError
@@ -86,7 +87,7 @@ def _last_event(file: Path) -> object:
 
 
 def _failed(hook: Path, how: str, said: str = "") -> SlurmkitError:
-    ours = data_dir("prolog_epilog") / hook.name
+    ours = quote(str(data_dir("prolog_epilog") / hook.name))
     return SlurmkitError(
         f"{hook.name} failed when it was tried: {how}; nothing was changed",
         f"see what it does with: env -i SLURM_JOB_ID={_JOB} SLURMD_NODENAME={_NODE} /bin/bash -x {ours}",

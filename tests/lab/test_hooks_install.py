@@ -105,11 +105,16 @@ def several_count(lab: Lab) -> bool:
     return lab.spec.release >= (24, 5)
 
 
+def paste(lab: Lab, told: subprocess.CompletedProcess[str]) -> bool:
+    """Do the commands that install says, to the letter; whether there were any."""
+    commands = "\n".join(line for line in told.stderr.splitlines() if line.startswith("  "))
+    lab.run(["bash", "-euc", commands])
+    return bool(commands)
+
+
 def follow(lab: Lab, told: subprocess.CompletedProcess[str], state: Path) -> int:
     """Do what install says, to the letter: its commands, then its lines; returns a job that shows both."""
-    commands = "\n".join(line for line in told.stderr.splitlines() if line.startswith("  "))
-    assert bool(commands) == (not several_count(lab))
-    lab.run(["bash", "-euc", commands])
+    assert paste(lab, told) == (not several_count(lab))
     return reconfigure(lab, lambda text: text + told.stdout, state, recorded=True)
 
 
@@ -119,7 +124,7 @@ def test_beside_hooks_of_the_site(start_lab: Callable[..., Lab], tmp_path: Path)
     state = tmp_path / "state"
     told = slurmkit(lab, tmp_path, *words(tmp_path, "install", f"--state-dir={state}"))
     ours, folder = tmp_path / "ours", lab.root / "hooks"
-    named = {hook: f"{folder}/slurmkit-{hook}.d/*" for hook in files.HOOKS}
+    named = {hook: f"{folder}/{hook}.slurmkit-{hook}.d/*" for hook in files.HOOKS}
     if several_count(lab):
         named = {hook: f"{ours}/{hook}" for hook in files.HOOKS}
     # PrologFlags and a timeout it has.
@@ -129,9 +134,34 @@ def test_beside_hooks_of_the_site(start_lab: Callable[..., Lab], tmp_path: Path)
     assert slurmkit(lab, tmp_path, *words(tmp_path, "install")).stdout == ""
     status = slurmkit(lab, tmp_path, *words(tmp_path, "status"))
     assert not status.stderr
-    by = "slurm.conf: " if several_count(lab) else f"{folder}/slurmkit-prolog.d/zz-slurmkit-prolog:2: "
+    by = "slurm.conf: " if several_count(lab) else f"{folder}/prolog.slurmkit-prolog.d/zz-slurmkit-prolog:2: "
     assert by in status.stdout
     assert by in slurmkit(lab, tmp_path, *words(tmp_path, "uninstall"), code=1).stderr
+
+
+def test_a_node_that_comes_after_slurm_conf(start_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """It has nothing of what slurm.conf names: status says what comes of it, and what install prints has both run there."""
+    lab = start_lab(**ONE)
+    if several_count(lab):
+        pytest.skip("from Slurm 24.05 on nobody is told to make a folder for both")
+    state = tmp_path / "state"
+    follow(lab, slurmkit(lab, tmp_path, *words(tmp_path, "install", f"--state-dir={state}")), state)
+    for folder in (lab.root / "hooks").glob("*.d"):
+        shutil.rmtree(folder)
+    status = slurmkit(lab, tmp_path, *words(tmp_path, "status"), code=1).stderr
+    assert "prolog.slurmkit-prolog.d/*, which matches no file here" in status
+    job = lab.run(["sbatch", "--parsable", "--output=/dev/null", "--wrap=true"]).stdout.strip()
+    wait_until(
+        lambda: "Prolog error" in lab.run(["sinfo", "-hR"]).stdout, 30, "the node to be drained: it was true"
+    )
+    lab.run(["scancel", job])
+    lab.run(["scontrol", "update", "NodeName=n1", "State=RESUME"])
+
+    assert paste(lab, slurmkit(lab, tmp_path, *words(tmp_path, "install")))
+    assert not slurmkit(lab, tmp_path, *words(tmp_path, "status")).stderr
+    job = wait_until(lambda: run_job(lab), 30, "a job")
+    for records in (state, lab.hook_state):
+        assert [event for event, number in jobs_of(records) if number == job] == ["start", "end"]
 
 
 def test_one_pattern_for_both_hooks(start_lab: Callable[..., Lab], tmp_path: Path) -> None:
@@ -328,4 +358,4 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
     with pytest.raises(SlurmkitError, match=r"theirs belongs to uid 12345") as caught:
         install(tmp_path / "theirs" / "ours", str(tmp_path / "state"), site=None)
     assert not isinstance(caught.value, UsageError)
-    assert f"chown root {tmp_path}/theirs" in caught.value.hint
+    assert f"chown -h root {tmp_path}/theirs" in caught.value.hint

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from fnmatch import fnmatch
@@ -10,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from slurmkit.hooks.advice import Advice, advise, read_site, swept
-from slurmkit.hooks.running import Use
+from slurmkit.hooks.beside import in_folder_of_both, in_folder_of_theirs
+from slurmkit.hooks.running import Lack, Use
 
 OURS = Path("/etc/slurm/slurmkit")
 #: As Slurm 22.05 writes settings that nobody made.
@@ -113,19 +117,77 @@ def test_a_site_with_hooks_of_its_own_gets_no_timeout_line() -> None:
     assert "PrologEpilogTimeout=8" in notes(NEITHER, **there)
 
 
+def folder_of_both(site: Path, hook: str = "prolog") -> Path:
+    return site.with_name(f"{site.name}.slurmkit-{hook}.d")
+
+
 def test_beside_one_prolog_before_24_05(tmp_path: Path) -> None:
     """Only the last line counts: a folder for both, made by commands, and one line that names it."""
-    site = tmp_path / "prolog.sh"
+    site = tmp_path / "etc" / "prolog.sh"
     there = {"Prolog": str(site)}
-    assert lines(NEITHER, **there)[:2] == (f"Prolog={tmp_path}/slurmkit-prolog.d/*", f"Epilog={OURS}/epilog")
+    folder = folder_of_both(site)
+    assert lines(NEITHER, **there)[:2] == (f"Prolog={folder}/*", f"Epilog={OURS}/epilog")
     said = notes(NEITHER, **there)
     assert f"{OURS}/epilog" not in said
+    for _ in ("a node that has nothing", "a shared folder, from the next node"):
+        done = do(said)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        texts = {path.name: path.read_text() for path in folder.iterdir()}
+        assert texts == {
+            "site": f"#!/bin/sh\nexec {site}\n",
+            "zz-slurmkit-prolog": f"#!/bin/sh\n{OURS}/prolog\nexit 0\n",
+        }
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o755}
+    (folder / "site").write_text("#!/bin/sh\n: mine\n")
     assert do(said).returncode == 0
-    texts = {path.name: path.read_text() for path in (tmp_path / "slurmkit-prolog.d").iterdir()}
-    assert texts == {
-        "site": f"#!/bin/sh\nexec {site}\n",
-        "zz-slurmkit-prolog": f"#!/bin/sh\n{OURS}/prolog\nexit 0\n",
-    }
+    assert ": mine" in (folder / "site").read_text()
+
+
+def test_a_node_that_comes_later_is_told_the_same(tmp_path: Path) -> None:
+    """Slurm.conf has forgotten the site's Prolog by then, and its pattern names it: both are made, in any release."""
+    site = tmp_path / "prolog.sh"
+    named = lines(NEITHER, Prolog=str(site))[0].partition("=")[2]
+    for release in (OLD, NEW):
+        told = advice({"prolog": False, "epilog": True}, release, {"Prolog": named})
+        assert not [line for line in told.lines if line.startswith("Prolog=")]
+        do("\n".join(told.notes))
+        made = {path.name: path.read_text() for path in folder_of_both(site).iterdir()}
+        assert sorted(made) == ["site", "zz-slurmkit-prolog"]
+        assert made["site"] == f"#!/bin/sh\nexec {site}\n"
+        shutil.rmtree(folder_of_both(site))
+
+
+def test_a_folder_of_both_without_the_sites_hook_is_told(tmp_path: Path) -> None:
+    """Ours runs, the site's does not: what is missing is printed; where nothing is, nothing."""
+    named = str(folder_of_both(tmp_path / "prolog.sh") / "*")
+    site = read_site({**UNSET, "Prolog": named}, OLD)
+    for lacks in ((Lack("prolog.sh", told=False),), (Lack("site", told=True),), ()):
+        uses = {"prolog": Use(True, "", (named,), lacks), "epilog": Use(True, "", ())}
+        told = any(lack.told for lack in lacks)
+        assert ("  mkdir" in "\n".join(advise(site, OURS, uses).notes)) is told
+
+
+@pytest.mark.parametrize("name", ["$(touch x)", "a b", "it's", "100%s\\n"])
+def test_what_is_printed_is_quoted(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a path has in it: pasted, it names that path and runs nothing."""
+    monkeypatch.chdir(tmp_path)
+    site, ours = tmp_path / name / "prolog.sh", tmp_path / name / "ours" / "prolog"
+    for file, word in ((ours, "ours"), (site, "site")):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\necho {word}\n")
+        file.chmod(0o755)
+    for commands, folder in (
+        (in_folder_of_both(ours, str(site)), folder_of_both(site)),
+        (in_folder_of_theirs(ours, f"{tmp_path}/{name}/d/*", for_both=False), site.parent / "d"),
+    ):
+        done = do(commands, PATH=os.environ["PATH"])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        ran = [
+            subprocess.run([file], capture_output=True, text=True, check=True).stdout
+            for file in folder.iterdir()
+        ]
+        assert sorted(ran) == (["ours\n", "site\n"] if folder.name != "d" else ["ours\n"])
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_prolog_that_runs_a_folder_is_not_put_into_it(tmp_path: Path) -> None:
@@ -141,16 +203,17 @@ def test_a_prolog_that_runs_a_folder_is_not_put_into_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in ran) == ["site", "zz-slurmkit-prolog"]
 
 
-def test_a_folder_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
-    """Slurmd would run whatever is in it: nothing is put beside that, and the note says what to do."""
-    (tmp_path / "slurmkit-prolog.d").mkdir()
-    (tmp_path / "slurmkit-prolog.d" / "README").touch()
-    said = notes(NEITHER, Prolog=f"{tmp_path}/prolog.sh")
+def test_a_folder_with_another_file_is_left_alone(tmp_path: Path) -> None:
+    """Slurmd would run whatever is in it: it is shown, nothing is put beside it, and the note says what to do."""
+    site = tmp_path / "prolog.sh"
+    folder = folder_of_both(site)
+    folder.mkdir()
+    (folder / "README").touch()
+    said = notes(NEITHER, Prolog=str(site))
     done = do(said)
-    assert done.returncode != 0
-    assert "File exists" in done.stderr
-    assert [path.name for path in (tmp_path / "slurmkit-prolog.d").iterdir()] == ["README"]
-    assert f"Where {tmp_path}/slurmkit-prolog.d exists, mkdir refuses" in said
+    assert (done.returncode != 0, done.stdout) == (True, "README\n")
+    assert [path.name for path in folder.iterdir()] == ["README"]
+    assert f"If {folder} has other files, they are shown" in said
 
 
 def test_beside_a_pattern_before_24_05() -> None:
@@ -160,6 +223,30 @@ def test_beside_a_pattern_before_24_05() -> None:
     said = notes(NEITHER, **there)
     assert "mv /site/epilog.d/.zz-slurmkit-epilog.sh /site/epilog.d/zz-slurmkit-epilog.sh" in said
     assert "CONTEXT" not in said
+
+
+def test_a_pattern_whose_folder_is_not_here(tmp_path: Path) -> None:
+    """On a node that came later: the commands make the folder, and leave a folder of the site as it is."""
+    folder = tmp_path / "etc" / "prolog.d"
+    said = notes(NEITHER, Prolog=f"{folder}/*.sh")
+    for mode in (0o755, 0o700):
+        assert do(said).returncode == 0
+        assert [path.name for path in folder.iterdir()] == ["zz-slurmkit-prolog.sh"]
+        assert folder.stat().st_mode & 0o777 == mode
+        folder.chmod(0o700)
+
+
+def test_a_pattern_of_folders_makes_none_of_that_name(tmp_path: Path) -> None:
+    """Which of them it shall be, only the site can say."""
+    do(notes(NEITHER, Prolog=f"{tmp_path}/*.d/*"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.sh", "[0-9]*", "[0-9][0-9]-*.sh", "??-*", "prolog.*", "[!.]*"])
+def test_our_name_matches(tmp_path: Path, pattern: str) -> None:
+    """What is pasted is run by slurmd, whatever the names of the site are like."""
+    do(notes({"prolog": False, "epilog": True}, Prolog=f"{tmp_path}/{pattern}"))
+    assert len(glob.glob(f"{tmp_path}/{pattern}")) == len(list(tmp_path.iterdir())) == 1  # noqa: PTH207 - as glob(3)
 
 
 @pytest.mark.parametrize("name", ["*", "[0-9]*"])

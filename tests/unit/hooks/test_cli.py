@@ -134,7 +134,7 @@ def test_a_slurmduser_without_a_place_to_write_is_told(
     """Install does not say that all is well where no record will ever be."""
     slurm(Prolog=f"{place}/prolog", Epilog=f"{place}/epilog", SlurmdUser="slurm(64999)")
     err = call(capfd, "install", f"--dir={place}", code=0)[1]
-    assert f"mend it with: chown 64999 {place.parent}/state" in err
+    assert f"mend it with: chown -h 64999 {place.parent}/state" in err
 
 
 def test_a_path_with_more_slashes_than_needed(

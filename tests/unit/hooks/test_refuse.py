@@ -45,10 +45,10 @@ def test_an_uninstall_where_nobody_knows(place: Path, state: str) -> None:
     """Where Slurm could not be asked, somebody has to say that no slurm.conf names them."""
     install(place, state, site=None)
     with pytest.raises(SlurmUnavailableError, match=r"is not known: no route to head$") as caught:
-        uninstall(place, site=None, why="no route to head")
+        uninstall(place, site=SlurmUnavailableError("no route to head"))
     assert "--force" in caught.value.hint
     assert whole(place)
-    assert uninstall(place, site=None, force=True).gone
+    assert uninstall(place, site=SlurmUnavailableError("no route to head"), force=True).gone
     assert not place.exists()
 
 

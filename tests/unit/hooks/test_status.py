@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmkit.errors import SlurmkitError
 from slurmkit.hooks import status
-from slurmkit.hooks.advice import read_site
+from slurmkit.hooks.advice import advise, read_site
 from slurmkit.hooks.files import SETTINGS
 from slurmkit.hooks.install import install
+from slurmkit.hooks.running import running
 from slurmkit.hooks.status import check
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ FAULTS: dict[str, Break] = {
     "open folder": ("of the hooks: .*0777", "^chmod go-w [^ ]*/ours$", lambda place, _: place.chmod(0o777)),
     "state over a link": (
         "^the folder of the records: .*/state leads over a symbolic link",
-        "^name the place itself, which no link can move: [^ ]*/real$",
+        f"^name the place itself, which no link can move: [^ ]*/real, with: {INSTALL} --state-dir [^ ]*/real$",
         lambda place, _: (
             (place.parent / "state").rename(place.parent / "real")
             and (place.parent / "state").symlink_to("real")
@@ -47,7 +50,7 @@ FAULTS: dict[str, Break] = {
     ),
     "state that is a file": (
         "^the folder of the records: .*/state is no folder$",
-        "^name another place$",
+        f"^name another place, with: {INSTALL} --state-dir DIR$",
         lambda place, _: (place.parent / "state").rmdir() or (place.parent / "state").touch(),
     ),
     "open state": (
@@ -74,6 +77,16 @@ FAULTS: dict[str, Break] = {
         "PrologEpilogTimeout=8",
         "in slurm.conf",
         lambda _, options: options.update(PrologEpilogTimeout="65534"),
+    ),
+    "a hook of the site that is not here": (
+        'slurm.conf has Prolog=.*/gone.sh, which matches no file here.*reason "Prolog error"$',
+        "^put there what the other nodes have, or take it out of slurm.conf, and run scontrol reconfigure$",
+        lambda place, options: options.update({"Prolog[0]": f"{place.parent}/gone.sh"}),
+    ),
+    "a pattern that matches nothing": (
+        r'slurm.conf has Epilog=.*/epilog.d/\*, which matches no file here.*reason "Epilog error"$',
+        "^put there what the other nodes have, or take it out of slurm.conf",
+        lambda place, options: options.update({"Epilog[0]": f"{place.parent}/epilog.d/*"}),
     ),
     "swept": (
         "drains nodes",
@@ -122,8 +135,10 @@ def test_each_fault_is_told_with_its_remedy(place: Path, fault: str) -> None:
     (trouble,) = check(place, read_site(settings, (22, 5))).troubles
     assert re.search(said, trouble.what), trouble
     assert re.search(remedy, trouble.remedy), trouble
+    other = re.search(r"--state-dir (\S+)$", trouble.remedy)
+    state = other and other[1].replace("DIR", f"{place.parent}/other")
     with contextlib.suppress(SlurmkitError):
-        install(place, None, force="--force" in trouble.remedy, site=None)
+        install(place, state, force="--force" in trouble.remedy, site=None)
     mended = not check(place, read_site(settings, (22, 5))).troubles
     assert mended == bool(re.search(INSTALL, trouble.remedy))
 
@@ -132,17 +147,66 @@ def test_a_command_is_whole_wherever_it_stands(place: Path, monkeypatch: pytest.
     """Typed without its folder it would mend another one; the default needs no telling."""
     (place / "prolog").unlink()
     (place / "prolog").symlink_to("/bin/true")
-    settings = {**options(place), "Epilog": "/site/epilog.sh"}
+    site = script(place, "true")
+    settings = {**options(place), "Epilog": site}
 
     def remedies() -> list[str]:
         return [trouble.remedy for trouble in check(place, read_site(settings, (22, 5))).troubles]
 
     command = f"slurmkit hooks install --dir {place}"
-    beside = "to have it run beside /site/epilog.sh"
+    beside = f"to have it run beside {site}"
     assert remedies() == [f"move it away, and then: {command}", f"do what {command} says, {beside}"]
     monkeypatch.setattr(status, "DEFAULT_FOLDER", str(place))
     command = "slurmkit hooks install"
     assert remedies() == [f"move it away, and then: {command}", f"do what {command} says, {beside}"]
+
+
+def test_a_folder_of_both_on_a_node_that_comes_later(place: Path) -> None:
+    """Slurm.conf names it, and here is nothing of it, or a part: what install prints, pasted, mends all but the site's."""
+    site = place.parent / "prolog.sh"
+    folder = place.parent / "prolog.sh.slurmkit-prolog.d"
+    settings = read_site({**options(place), "Prolog": f"{folder}/*"}, (22, 5))
+
+    def troubles() -> list[str]:
+        return [f"{what}; {remedy}" for what, remedy in check(place, settings).troubles]
+
+    def paste() -> None:
+        told = "\n".join(advise(settings, place, running(settings, place)).notes)
+        commands = "\n".join(line for line in told.splitlines() if line.startswith("  "))
+        subprocess.run(["/bin/sh", "-c", commands], check=True)
+
+    mend = f"; do what slurmkit hooks install --dir {place} says"
+    (told,) = troubles()
+    assert re.search(rf'Prolog={folder}/\*, which matches no file here.* "Prolog error"{mend}$', told)
+    folder.mkdir()
+    (folder / "site").write_text(f"#!/bin/sh\nexec {site}\n")
+    site.touch()
+    assert [f"{mend}, to have it run beside {folder}/*" in told for told in troubles()] == [True]
+    paste()
+    assert troubles() == []
+    (folder / "site").unlink()
+    (told,) = troubles()
+    assert re.search(f"{folder}/site is not there: {site} does not run on this machine{mend}$", told)
+    paste()
+    assert troubles() == []
+    site.unlink()
+    (told,) = troubles()
+    assert f"{folder}/site runs {site}, which is not there: " in told
+    assert "put there what the other nodes have" in told
+    (folder / "site").rename(folder / "50-mine")  # a name of the admin's own does as well
+    assert troubles() == []
+
+
+def test_a_command_is_one_word_a_place(place: Path) -> None:
+    """Typed into a shell it names that folder, whatever characters that has."""
+    odd = place.parent / "$(id) x"
+    place.rename(odd)
+    (odd / "prolog").unlink()
+    remedies = [trouble.remedy for trouble in check(odd, None).troubles]
+    install = ["slurmkit", "hooks", "install", "--dir"]
+    assert [*install, str(odd)] in [shlex.split(remedy) for remedy in remedies]
+    # slurm.conf cannot hold such a path: another one is named.
+    assert [*install, "DIR"] in [shlex.split(remedy.rpartition("with: ")[2]) for remedy in remedies]
 
 
 def test_every_folder_that_others_may_write_is_told(tmp_path: Path) -> None:
@@ -179,7 +243,7 @@ def test_a_slurmduser_that_cannot_write_is_told(place: Path) -> None:
     site = read_site({**options(place), "SlurmdUser": f"slurm({nobody})"}, (22, 5))
     state = place.parent / "state"
     remedies = [trouble.remedy for trouble in check(place, site).troubles]
-    assert f"chown {nobody} {state}" in remedies
+    assert f"chown -h {nobody} {state}" in remedies
     state.chmod(0o700)
     assert f"chmod o+x {state}" in [trouble.remedy for trouble in check(place, site).troubles]
     assert f"chmod o+x {state}" not in remedies
