@@ -40,15 +40,15 @@ SLURM ?= 22.05
 
 .PHONY: cluster-up
 cluster-up: $(VENV)/.ready ## A cluster of containers, of another Slurm: make cluster-up SLURM=24.11
-	@docker/cluster.sh up $(SLURM)
+	@docker/cluster.sh up "$(SLURM)"
 
 .PHONY: cluster-shell
 cluster-shell: ## A shell on its login host, as user alice
-	@docker/cluster.sh shell $(SLURM)
+	@docker/cluster.sh shell "$(SLURM)"
 
 .PHONY: cluster-down
 cluster-down: ## Remove its containers, network and volumes
-	@docker/cluster.sh down $(SLURM)
+	@docker/cluster.sh down "$(SLURM)"
 
 .PHONY: test-docker
 test-docker: $(VENV)/.ready ## The lab tests and the tests on real hosts: SLURM=22.05|24.11|26.05|all, ONLY=core

@@ -257,8 +257,8 @@ class Person:
     cwd: str
 
     def run(self, *argv: str, code: int | None = 0, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command in the folder."""
-        return self.cluster.run(*argv, user=self.user, cwd=self.cwd, code=code, **options)
+        """Run a command in the folder, or where ``cwd`` says."""
+        return self.cluster.run(*argv, user=self.user, code=code, **{"cwd": self.cwd, **options})
 
     def slurmkit(self, *words: str, code: int | None = 0, **options: Any) -> subprocess.CompletedProcess[str]:
         """``slurmkit WORDS``; whatever it exits with, a traceback fails the test."""
