@@ -11,8 +11,6 @@ from polling import wait_until
 from training import prepare, train
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cluster import Cluster, Person
 
 THREE = ["COMPLETED"] * 3
@@ -137,6 +135,8 @@ def test_a_controller_that_forgets_a_sweep(cluster: Cluster, alice: Person) -> N
         cluster.run("sh", "-c", f"rm -r {state} && mv /tmp/state {state}", host="slurmctld")
         cluster.kill("slurmctld")
 
+    cluster.restart("slurmctld")  # so that it has saved all that has ended
+    wait_until(cluster.answers, 60, "slurmctld to answer")
     # It may be saving just now: a file can be gone before it is copied.
     cluster.run("sh", "-c", f"until rm -rf /tmp/state; cp -a {state} /tmp/; do :; done", host="slurmctld")
     submit_around(alice, "after", die_before_it_has_saved, alice.new_name(), *SWEEP, shell("date"), code=0)
