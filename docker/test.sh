@@ -14,6 +14,7 @@ only=
 [ "${1:-}" != --only ] || { only=${2:-}; shift $(($# < 2 ? $# : 2)); }
 [ $# -eq 1 ] || { sed -n 's/^# \{0,1\}//;2,5p' "$0" >&2; exit 2; }
 releases=("$1")
+[ "$1" != all ] || releases=(22.05 24.11 26.05)
 # Before images are built: minutes later pytest would find no test.
 markers() {
   sed -n '/^markers = \[/,/^\]/s/^ *"\([a-z]*\).*/\1/p' "$top/pyproject.toml" | while read -r marker; do

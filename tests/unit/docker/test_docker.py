@@ -51,6 +51,38 @@ def test_every_script_says_what_is_accepted(tmp_path: Path) -> None:
         assert all(release in done.stderr for release in ("22.05", "24.11", "26.05")), words
 
 
+@pytest.mark.parametrize("only", [(), ("--only", "core")], ids=["whole", "core"])
+def test_all_is_each_release(tmp_path: Path, only: tuple[str, ...]) -> None:
+    """Every release has its image, its tests and, unless it is the core alone, its lab tests; one that fails stops no other."""
+    shutil.copytree(DOCKER, tmp_path / "docker")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "tests" / "docker").mkdir(parents=True)
+    (tmp_path / "tests" / "docker" / "test_it.py").write_text("@pytest.mark.core\n")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for script in ("docker/cluster.sh", "docker/suite.sh", ".venv/bin/python"):
+        (tmp_path / script).write_text(f'#!/bin/sh\necho "{Path(script).stem} $*" >>{tmp_path}/called\n')
+        (tmp_path / script).chmod(0o755)
+    with (tmp_path / ".venv" / "bin" / "python").open("a") as python:
+        python.write("case $* in *24.11*) exit 1; esac\n")
+    done = subprocess.run(
+        [tmp_path / "docker" / "test.sh", *only, "all"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "failed on 24.11: tests/docker\n" in done.stderr
+    words = " -m core" if only else ""
+    expected = [
+        call
+        for release in ("22.05", "24.11", "26.05")
+        for call in (
+            f"cluster image {release}",
+            *(() if only else (f"suite {release}",)),
+            f"python -m pytest tests/docker --slurm={release}{words}",
+        )
+    ]
+    page = [] if only else [f"python {tmp_path}/tests/docker/compatibility.py"]
+    assert (tmp_path / "called").read_text().splitlines() == expected + page
+
+
 def test_an_image_without_its_tools_says_what_to_type(tmp_path: Path) -> None:
     """Without .venv nothing is built; where no base image comes, Docker's own last words say why."""
     shutil.copytree(DOCKER, tmp_path / "docker")
