@@ -64,8 +64,8 @@ def jobs_of(run: Run, client: SlurmClient) -> Jobs:
     attempts = [attempt for attempt in attempts if attempt.cluster == cluster]
     if run.by_hand:
         return _by_hand(run, run.by_hand, client, lives)
-    began = jobs_made_by(run, client) | _began(attempts, lives)
     points = _points(run, attempts, lives)
+    began = dict.fromkeys(job_ids(points), 0.0) | jobs_made_by(run, client) | _began(attempts, lives)
     if not began:
         return Jobs({}, {}, {}, {})
     called = run.manifest.get("name")
@@ -89,8 +89,11 @@ def _began(attempts: Iterable[Attempt], lives: Iterable[Life]) -> dict[str, floa
 
 
 def _points(run: Run, attempts: Iterable[Attempt], lives: Iterable[Life]) -> dict[str, int]:
-    """The point of each job or array task that is written down."""
-    points: dict[str, int] = {}
+    """The point of each job or array task that is written down.
+
+    One that ended before it began is in no other record than that of its end, and supersedes nothing.
+    """
+    points = {name: status.point for name, status in run.ended().items()}
     for attempt in attempts:
         for index, point in enumerate(attempt.tasks):
             points[attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"] = point
@@ -103,8 +106,6 @@ def kept_jobs(run: Run) -> Jobs:
     """The jobs of a run as far as its folder knows, wherever they ran."""
     lives, attempts = run.lives(), run.attempts()
     points = _points(run, attempts, lives)
-    if run.by_hand:
-        points |= {name: int(name.partition("_")[2] or 0) for name in run.ended()}
     began = _began(attempts, lives)
     order = sorted(points, key=lambda name: began.get(name.partition("_")[0], 0.0))
     return Jobs({points[name]: name for name in order}, {}, points, newest_lives(lives))

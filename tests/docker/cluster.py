@@ -301,9 +301,9 @@ class Person:
         return found
 
     def begun(self, run: str) -> set[str]:
-        """The ids of the jobs that have left something in a run's folder."""
-        text = self.run("sh", "-c", f"cat '{run}'/lives/*.jsonl 2>/dev/null || :").stdout
-        return {str(json.loads(line)["job"]) for line in text.splitlines()}
+        """The ids of the jobs that have left something in a run's folder, or whose end is kept there."""
+        text = self.run("sh", "-c", f"cat '{run}'/lives/*.jsonl '{run}/ended.jsonl' 2>/dev/null || :").stdout
+        return {str(json.loads(line)["job"]).partition("_")[0] for line in text.splitlines()}
 
     def job_of(self, run: str) -> str:
         """The job id of a run's newest submission."""

@@ -241,7 +241,7 @@ def test_a_full_folder_of_runs(cluster: Cluster, alice: Person) -> None:
     (run,) = alice.run("sh", "-c", f"ls -d {runs}/*").stdout.split()
     (point,) = alice.status(run)
     assert point["state"] == "PENDING"
-    assert f"job {alice.job_of(run)} is submitted, but" in done.stderr
+    assert f"job {point['job']} is submitted, but" in done.stderr
     alice.slurmkit("cancel", run)
     cluster.run("scontrol", "update", "nodename=c1", "state=resume")
     alice.agree(run, ["CANCELLED"])

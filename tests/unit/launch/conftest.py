@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmkit.launch.ledger import Run, create_run, new_run_path, write_manifest
+from slurmkit.launch.ledger import Attempt, Run, create_run, new_run_path, write_manifest
 from slurmkit.runtime.records import append_lines
 
 if TYPE_CHECKING:
@@ -46,3 +46,15 @@ def make() -> Callable[..., Run]:
 def by_hand() -> Callable[..., Path]:
     """Makes the folder of a run by hand: takes the folder of runs, its name, and the tasks that have a log."""
     return _by_hand
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A sweep of three points, submitted as job 12."""
+    path = tmp_path / "runs" / "exp"
+    (tmp_path / "runs").mkdir()
+    create_run(path)
+    write_manifest(path, {"version": 1}, "", [["a=1"], ["a=2"], ["a=3"]])
+    found = Run(path)
+    found.add_attempt(Attempt("lab", "12", 0.0, (0, 1, 2)))
+    return found

@@ -5,59 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from fakes import Slurm, life, row
 
 from slurmkit.cluster.command import CommandClient
 from slurmkit.errors import ConfigError, RunNotFoundError, SlurmUnavailableError
-from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
+from slurmkit.launch.ledger import Attempt, Run
 from slurmkit.launch.states import task_states
 from slurmkit.launch.watch import cancel_run, is_live, kept_status, run_status, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-
-class Slurm:
-    """Answers for squeue and sacct; any other call is a failure of the test."""
-
-    def __init__(
-        self, queue: Sequence[Mapping[str, str]] = (), history: Sequence[Mapping[str, str]] = ()
-    ) -> None:
-        self._queue, self._history = queue, history
-        self.calls: list[str] = []
-
-    def cluster(self) -> str:
-        return "lab"
-
-    def own_jobs(self) -> list[tuple[str, float, str]]:
-        return []
-
-    def cancel(self, job_ids: Sequence[str]) -> None:
-        self.calls.append(f"cancel {','.join(job_ids)}")
-
-    def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
-        self.calls.append("queue")
-        return [row for row in self._queue if row["ArrayJobID"] in job_ids]
-
-    def history(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:
-        self.calls.append("history")
-        return [row for row in self._history if row["JobID"].partition("_")[0] in job_ids]
-
-
-def row(job: str, task: str, state: str, script: str = "/runs/exp/job.sbatch") -> dict[str, str]:
-    cells = {"RestartCnt": "1", "Reason": "None", "NodeList": "n1", "Command": script}
-    return {"ArrayJobID": job, "ArrayTaskID": task, "State": state, **cells}
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    path = tmp_path / "runs" / "exp"
-    (tmp_path / "runs").mkdir()
-    create_run(path)
-    write_manifest(path, {"version": 1}, "", [["a=1"], ["a=2"], ["a=3"]])
-    found = Run(path)
-    found.add_attempt(Attempt("lab", "12", 0.0, (0, 1, 2)))
-    return found
 
 
 def test_squeue_sacct_and_exit_records_make_one_picture(run: Run) -> None:
@@ -95,106 +52,6 @@ def test_an_older_record_of_another_submission_does_not_count(run: Run) -> None:
     )
     run.add_attempt(Attempt("lab", "40", 0.0, (0,)))
     assert run_status(run, Slurm())[0].state == "LOST"
-
-
-class Again(Slurm):
-    """A squeue that knows jobs made from a script as ours, too: id, when it was submitted, command."""
-
-    def __init__(self, own: Sequence[tuple[str, float, str]], queue: Sequence[Mapping[str, str]]) -> None:
-        super().__init__(queue)
-        self._own = own
-
-    def own_jobs(self) -> list[tuple[str, float, str]]:
-        return list(self._own)
-
-
-def life(job: str, task: int, time: int, end: str = "", cluster: str = "lab", restart: int = 0) -> str:
-    """A line of the batch script's, at its start or with how it ended."""
-    tail = f", {end}" if end else ""
-    return f'{{"cluster": "{cluster}", "job": "{job}", "task": {task}, "restart": {restart}, "time": {time}{tail}}}\n'
-
-
-def jobs_and_states(run: Run, slurm: Slurm) -> list[tuple[str, str]]:
-    return [(item.job, item.state) for item in run_status(run, slurm)]
-
-
-def test_a_part_of_a_sweep_that_is_submitted_once_more_leaves_the_others(run: Run) -> None:
-    """After `sbatch --array=1 RUN/job.sbatch` point 1 is the new job's, in the queue and long after; 0 and 2 are as they were."""
-    script = str(run.path / "job.sbatch")
-    done = [row("12", str(task), "FAILED" if task == 1 else "COMPLETED", script) for task in range(3)]
-    others = [("12_0", "COMPLETED"), ("12_2", "COMPLETED")]
-    assert jobs_and_states(run, Slurm(done))[1] == ("12_1", "FAILED")
-    # An id that is smaller, as after a controller that has lost its state; words behind the script; another path to it.
-    for job, command in (("40", script), ("3", f"/mnt/{run.id}/job.sbatch a b"), ("41", script)):
-        slurm = Again([(job, 9.0, command)], [*done, row(job, "1", "PENDING", command)])
-        assert jobs_and_states(run, slurm) == [others[0], (f"{job}_1", "PENDING"), others[1]]
-    (run.path / "lives" / "n1.jsonl").write_text(life("40", 1, 9))
-    assert jobs_and_states(run, Slurm()) == [others[0], ("40_1", "LOST"), others[1]]
-    (run.path / "lives" / "n2.jsonl").write_text(life("40", 1, 11, '"exit": 0, "term": 0'))
-    assert jobs_and_states(run, Slurm()) == [others[0], ("40_1", "COMPLETED"), others[1]]
-    assert [attempt.job_id for attempt in run.attempts()] == ["12"], "to look writes no record"
-
-
-def test_the_last_submission_counts_that_lives_longest(run: Run) -> None:
-    """The last submitted job is a point's; where it has ended and an older one lives, that is; cancel ends all of them."""
-    script = str(run.path / "job.sbatch")
-    (run.path / "lives" / "n1.jsonl").write_text(
-        life("50", 0, 20) + life("40", 0, 5) + life("40", 0, 30, restart=1)
-    )
-    rows = [row("12", "0", "RUNNING", script), row("40", "0", "RUNNING", script)]
-    assert jobs_and_states(run, Slurm([*rows, row("50", "0", "RUNNING", script)]))[0] == ("50_0", "RUNNING")
-    assert jobs_and_states(run, Slurm([*rows, row("50", "0", "FAILED", script)]))[0] == ("40_0", "RUNNING")
-    slurm = Slurm(rows)
-    assert cancel_run(run, slurm) == ["12", "40"]
-    assert "cancel 12,40" in slurm.calls
-    assert cancel_run(run, Slurm(rows), 0) == ["12_0", "40_0"]
-    assert jobs_and_states(run, Slurm())[0] == ("50_0", "FAILED"), "Slurm said so once"
-
-
-def test_what_is_of_another_cluster_is_not_of_this_one(tmp_path: Path, run: Run) -> None:
-    """A script that ran on two clusters has its lives on each; of a run that is recorded on none the manifest tells."""
-
-    class Other(Slurm):
-        def cluster(self) -> str:
-            return "other"
-
-    endless = life("1" * 5000, 0, 5) + life("7_1", 0, 5)  # no ids of Slurm's: passed over
-    (run.path / "lives" / "n1.jsonl").write_text(endless + life("99", 0, 5, '"exit": 0', cluster="other"))
-    assert jobs_and_states(run, Slurm())[0] == ("12_0", "LOST")
-    assert jobs_and_states(run, Other()) == [("99_0", "COMPLETED")]
-    create_run(tmp_path / "runs" / "killed")
-    write_manifest(tmp_path / "runs" / "killed", {"slurm": {"cluster": "lab"}}, "", None)
-    killed = Run(tmp_path / "runs" / "killed")
-    with pytest.raises(ConfigError, match=r"'lab'.*'other'"):
-        run_status(killed, Other())
-    assert run_status(killed, Slurm()) == []
-
-
-def test_an_array_of_some_points_has_them_by_its_indices(tmp_path: Path) -> None:
-    """A recorded job of points 1 and 2 has tasks 0 and 1; what a task writes says its point."""
-    path = tmp_path / "runs" / "exp"
-    (tmp_path / "runs").mkdir()
-    create_run(path)
-    write_manifest(path, {"version": 1}, "", [["a=1"], ["a=2"], ["a=3"]])
-    Run(path).add_attempt(Attempt("lab", "12", 0.0, (1, 2)))
-    (path / "lives" / "n1.jsonl").write_text(life("12", 2, 3) + life("12", 2, 4, '"exit": 0'))
-    slurm = Slurm([row("12", "0", "RUNNING")])
-    assert [(item.point, item.job, item.state) for item in run_status(Run(path), slurm)] == [
-        (1, "12_0", "RUNNING"),
-        (2, "12_1", "COMPLETED"),
-    ]
-
-
-def test_a_single_run_that_becomes_an_array_is_its_point(tmp_path: Path) -> None:
-    """`sbatch --array=0-1 RUN/job.sbatch` of a single run: two tasks of the one point, and both are cancelled."""
-    path = tmp_path / "runs" / "single"
-    (tmp_path / "runs").mkdir()
-    create_run(path)
-    write_manifest(path, {"version": 1}, "", None)
-    script = str(path / "job.sbatch")
-    slurm = Again([("40", 9.0, script)], [row("40", task, "RUNNING", script) for task in "01"])
-    assert jobs_and_states(Run(path), slurm) == [("40_1", "RUNNING")]
-    assert cancel_run(Run(path), slurm) == ["40"]
 
 
 def test_a_life_without_an_end_is_lost(run: Run) -> None:
