@@ -14,13 +14,13 @@ from slurmkit.cluster.client import COMMAND_WIDTH
 from slurmkit.compiler.plan import folder_name
 from slurmkit.errors import ConfigError
 from slurmkit.launch.lives import newest_lives
-from slurmkit.launch.states import UNFINISHED, TaskState, job_ids, task_states
+from slurmkit.launch.states import UNFINISHED, TaskState, task_states
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from slurmkit.cluster.client import SlurmClient
-    from slurmkit.launch.ledger import Attempt, Run
+    from slurmkit.launch.ledger import PointStatus, Run
     from slurmkit.launch.lives import Life
 
 __all__ = ["Jobs", "is_made_by", "jobs_made_by", "jobs_of", "kept_jobs"]
@@ -32,16 +32,18 @@ _JOB_ID = "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}"
 
 @dataclass(frozen=True)
 class Jobs:
-    """The jobs of a run, and what Slurm still knows of them."""
+    """The jobs of a run, and what is known of them."""
 
-    newest: Mapping[int, str]
-    """By point, the id of its job or array task (``12``, ``12_3``): the one that lives, else the last submitted."""
-    states: Mapping[str, TaskState]
-    """By that id, the states of those that are this run's; of points that were submitted again, of older ones too."""
     points: Mapping[str, int]
-    """The point of each of them."""
+    """By the id of each job or array task (``12``, ``12_3``) its point."""
+    newest: Mapping[int, str]
+    """By point, the one of them that lives, else the last submitted."""
+    states: Mapping[str, TaskState]
+    """By that id, what Slurm says; nothing of what it has forgotten, or was not asked."""
     lives: Mapping[tuple[str, int], Life]
     """What the batch scripts wrote, by job and point."""
+    ended: Mapping[str, PointStatus]
+    """The ends that are kept, by that id."""
 
 
 def jobs_of(run: Run, client: SlurmClient) -> Jobs:
@@ -57,80 +59,88 @@ def jobs_of(run: Run, client: SlurmClient) -> Jobs:
     Raises:
         ConfigError: if the run was submitted to another cluster than the one that is asked.
     """
-    cluster, lives, attempts = client.cluster(), run.lives(), run.attempts()
-    named = [attempt.cluster for attempt in attempts] + [life.cluster for life in lives]
-    _check_cluster(run, cluster, named)
-    lives = [life for life in lives if life.cluster in {cluster, ""}]
-    attempts = [attempt for attempt in attempts if attempt.cluster == cluster]
-    if run.by_hand:
-        return _by_hand(run, run.by_hand, client, lives)
-    points = _points(run, attempts, lives)
-    began = dict.fromkeys(job_ids(points), 0.0) | jobs_made_by(run, client) | _began(attempts, lives)
-    if not began:
-        return Jobs({}, {}, {}, {})
-    called = run.manifest.get("name")
-    asked = [*points, *sorted(began.keys() - job_ids(points))]
-    states = {
-        name: state for name, state in task_states(client, asked).items() if _is_ours(run, state, called)
-    }
+    kept = _kept(run, client.cluster())
+    made = {run.by_hand: 0.0} if run.by_hand else jobs_made_by(run, client)
+    points, began = dict(kept.points), {**made, **kept.began}
+    # Whole jobs too: of one that is not recorded tasks may wait that have left nothing yet.
+    states = _states(run, client, [*points, *(began.keys() - points.keys())])
     for name, state in states.items():  # also what no record has, of a job that is seen in the queue alone
         if state.source:
             points.setdefault(name, (state.task or 0) if run.is_sweep else 0)
-    order = sorted(points, key=lambda name: (_is_live(states.get(name)), began[name.partition("_")[0]]))
-    return Jobs({points[name]: name for name in order}, states, points, newest_lives(lives))
-
-
-def _began(attempts: Iterable[Attempt], lives: Iterable[Life]) -> dict[str, float]:
-    """When each job was submitted, or began first where that is not recorded."""
-    began: dict[str, float] = {}
-    for life in lives:
-        began[life.job] = min(life.began, began.get(life.job, life.began))
-    return began | {attempt.job_id: attempt.submitted_at for attempt in attempts}
-
-
-def _points(run: Run, attempts: Iterable[Attempt], lives: Iterable[Life]) -> dict[str, int]:
-    """The point of each job or array task that is written down.
-
-    One that ended before it began is in no other record than that of its end, and supersedes nothing.
-    """
-    points = {name: status.point for name, status in run.ended().items()}
-    for attempt in attempts:
-        for index, point in enumerate(attempt.tasks):
-            points[attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"] = point
-    recorded, is_sweep = {attempt.job_id for attempt in attempts}, run.is_sweep
-    unrecorded = [life for life in lives if life.job not in recorded]
-    return points | {f"{life.job}_{life.point}" if is_sweep else life.job: life.point for life in unrecorded}
+    if run.by_hand and not points:
+        points[run.by_hand] = 0
+    return kept.jobs(points, began, states)
 
 
 def kept_jobs(run: Run) -> Jobs:
     """The jobs of a run as far as its folder knows, wherever they ran."""
-    lives, attempts = run.lives(), run.attempts()
-    points = _points(run, attempts, lives)
-    began = _began(attempts, lives)
-    order = sorted(points, key=lambda name: began.get(name.partition("_")[0], 0.0))
-    return Jobs({points[name]: name for name in order}, {}, points, newest_lives(lives))
+    kept = _kept(run)
+    return kept.jobs(kept.points, kept.began, {})
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a run folder has of jobs."""
+
+    points: Mapping[str, int]
+    began: Mapping[str, float]
+    """When each job was submitted, or began first where that is not recorded."""
+    lives: Sequence[Life]
+    ended: Mapping[str, PointStatus]
+
+    def jobs(
+        self, points: Mapping[str, int], began: Mapping[str, float], states: Mapping[str, TaskState]
+    ) -> Jobs:
+        def age(name: str) -> tuple[bool, float]:
+            # What ended before it began is in no other record than that of its end, and supersedes nothing.
+            return _is_live(states.get(name)), began.get(name.partition("_")[0], 0.0)
+
+        newest = {points[name]: name for name in sorted(points, key=age)}
+        return Jobs(points, newest, states, newest_lives(self.lives), self.ended)
+
+
+def _kept(run: Run, cluster: str | None = None) -> _Kept:
+    """What the folder has; of one cluster alone, if that is named."""
+    lives, attempts, ended = run.lives(), run.attempts(), run.ended()
+    if cluster is not None:
+        _check_cluster(
+            run, cluster, [*(item.cluster for item in attempts), *(life.cluster for life in lives)]
+        )
+        lives = [life for life in lives if life.cluster in {cluster, ""}]
+        attempts = [attempt for attempt in attempts if attempt.cluster == cluster]
+    began: dict[str, float] = {}
+    for life in lives:
+        began[life.job] = min(life.began, began.get(life.job, life.began))
+    points = {name: status.point for name, status in ended.items()}
+    for attempt in attempts:
+        began[attempt.job_id] = attempt.submitted_at
+        for index, point in enumerate(attempt.tasks):
+            points[attempt.job_id if attempt.points is None else f"{attempt.job_id}_{index}"] = point
+    recorded, is_sweep = {attempt.job_id for attempt in attempts}, run.is_sweep
+    for life in lives:
+        if life.job not in recorded:
+            points[f"{life.job}_{life.point}" if is_sweep else life.job] = life.point
+    return _Kept(points, began, lives, ended)
 
 
 def _is_live(state: TaskState | None) -> bool:
     return state is not None and state.source == "squeue" and state.state in UNFINISHED
 
 
-def _by_hand(run: Run, job_id: str, client: SlurmClient, lives: Iterable[Life]) -> Jobs:
-    """A run whose script a person gave to sbatch: nobody has written down which tasks it has."""
-    own = [life for life in lives if life.job == job_id]
-    known = {job_id, *run.ended()}
-    if run.is_sweep:  # a single run has its log elsewhere
-        known |= {f"{job_id}_{life.point}" for life in own}
-    states = task_states(client, sorted(known))
-    if any(state.source == "squeue" for state in states.values()) and not _script_names(run, job_id, client):
-        states = {name: state for name, state in states.items() if state.source != "squeue"}
-    called = run.id.removesuffix(f"-{job_id}")
-    states = {
-        name: state for name, state in states.items() if state.source == "squeue" or _is_called(state, called)
-    }
-    tasks = {int(name.partition("_")[2]): name for name in known.union(states) if "_" in name}
-    newest = tasks or {0: job_id}
-    return Jobs(newest, states, {name: point for point, name in newest.items()}, newest_lives(own))
+def _states(run: Run, client: SlurmClient, names: Sequence[str]) -> dict[str, TaskState]:
+    """What Slurm says of these jobs and tasks, as far as they are this run's: ids are issued again."""
+    states = task_states(client, names) if names else {}
+    by_hand = run.by_hand
+    called = run.id.removesuffix(f"-{by_hand}") if by_hand else run.manifest.get("name")
+    is_queued = any(state.source == "squeue" for state in states.values())
+    script_is_ours = bool(by_hand and is_queued and _script_names(run, by_hand, client))
+
+    def is_ours(state: TaskState) -> bool:
+        if state.source == "squeue":
+            return script_is_ours if by_hand else is_made_by(run, state.made_from)
+        return _is_called(state, called)
+
+    return {name: state for name, state in states.items() if is_ours(state)}
 
 
 def jobs_made_by(run: Run, client: SlurmClient) -> dict[str, float]:
@@ -145,14 +155,12 @@ def is_made_by(run: Run, command: str) -> bool:
         run: the run.
         command: what squeue shows, cut where it is long; behind the path stand the words that the script was given.
     """
-    cut = len(command) >= COMMAND_WIDTH and str(run.path / "job.sbatch").startswith(command)
-    return cut or f"/{run.id}/job.sbatch" in command
-
-
-def _is_ours(run: Run, state: TaskState, called: str | None) -> bool:
-    if state.source == "sacct":
-        return _is_called(state, called)
-    return not state.source or is_made_by(run, state.made_from)
+    script = str(run.path / "job.sbatch")
+    if len(command) >= COMMAND_WIDTH and script.startswith(command):
+        return True
+    above, ours, _ = command.partition(f"/{run.id}/job.sbatch")
+    # Another script that was given the path of ours as a word is not ours.
+    return bool(ours) and (" /" not in above or command.startswith(script))
 
 
 def _is_called(state: TaskState, name: str | None) -> bool:

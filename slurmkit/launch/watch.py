@@ -51,37 +51,34 @@ def kept_status(run: Run, point: int | None = None) -> list[PointStatus]:
     Raises:
         RunNotFoundError: if it has no such point.
     """
-    jobs, known = kept_jobs(run), run.ended()
-
-    def status(name: str, number: int) -> PointStatus:
-        life = jobs.lives.get((name.partition("_")[0], number))
-        if name in known or (life is not None and life.exit is not None):
-            return known.get(name) or _from_life(number, name, life, accounting_is_away=True)
-        return PointStatus(number, name, "UNKNOWN", "slurmctld does not answer", "", 0, "none")
-
-    return _of_point(run, [status(name, number) for number, name in sorted(jobs.newest.items())], point)
+    jobs = kept_jobs(run)
+    return _of_point(
+        run, [_status(jobs, name, asked=False) for _, name in sorted(jobs.newest.items())], point
+    )
 
 
 def _seen(run: Run, client: SlurmClient) -> tuple[Jobs, dict[str, PointStatus]]:
     """The status of every job and array task of a run, by its id; what is final is kept."""
-    jobs, known = jobs_of(run, client), run.ended()
-
-    def status(name: str, point: int) -> PointStatus:
-        state = jobs.states.get(name)
-        if state is not None and state.source:
-            return _told(point, state)
-        life = jobs.lives.get((name.partition("_")[0], point))
-        return known.get(name) or _from_life(point, name, life, accounting_is_away=state is not None)
-
-    statuses = {name: status(name, point) for name, point in jobs.points.items()}
-    run.keep_ended(
-        {
-            name: item
-            for name, item in statuses.items()
-            if item.source in _SLURM and item.state not in UNFINISHED
-        }
-    )
+    jobs = jobs_of(run, client)
+    statuses = {name: _status(jobs, name) for name in jobs.points}
+    final = {name: item for name, item in statuses.items() if item.source in _SLURM and not is_live(item)}
+    run.keep_ended(final)
     return jobs, statuses
+
+
+def _status(jobs: Jobs, name: str, *, asked: bool = True) -> PointStatus:
+    """What is known of one job or task: what Slurm says, else what it once said, else what the batch script wrote."""
+    point, state, kept = jobs.points[name], jobs.states.get(name), jobs.ended.get(name)
+    life = jobs.lives.get((name.partition("_")[0], point))
+    if state is not None and state.source:
+        return _told(point, state)
+    if kept is not None and (
+        life is None or life.restart <= kept.restarts
+    ):  # else somebody requeued it since
+        return kept
+    if not asked and (life is None or life.exit is None):
+        return PointStatus(point, name, "UNKNOWN", "slurmctld does not answer", "", 0, "none")
+    return _from_life(point, name, life, accounting_is_away=state is not None or not asked)
 
 
 def _of_point(run: Run, statuses: list[PointStatus], point: int | None) -> list[PointStatus]:

@@ -12,6 +12,7 @@ from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
 from slurmkit.launch.watch import cancel_run, kept_status, run_status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -30,6 +31,36 @@ def test_a_part_of_a_sweep_that_is_submitted_once_more_leaves_the_others(run: Ru
     (run.path / "lives" / "n2.jsonl").write_text(life("40", 1, 11, '"exit": 0, "term": 0'))
     assert jobs_and_states(run, Slurm()) == [others[0], ("40_1", "COMPLETED"), others[1]]
     assert [attempt.job_id for attempt in run.attempts()] == ["12"], "to look writes no record"
+
+
+def test_what_waits_of_a_job_that_nobody_recorded_is_there(run: Run) -> None:
+    """One of its tasks has begun and left that in the folder, another one waits: each is its point's."""
+    script = str(run.path / "job.sbatch")
+    (run.path / "lives" / "n1.jsonl").write_text(life("40", 1, 9))
+    tasks = [row("40", "1", "RUNNING", script), row("40", "2", "PENDING", script)]
+    for slurm in (Again([("40", 9.0, script)], tasks), Slurm(tasks)):
+        assert jobs_and_states(run, slurm)[1:] == [("40_1", "RUNNING"), ("40_2", "PENDING")]
+
+
+def test_a_script_that_was_given_ours_as_a_word_is_not_ours(run: Run) -> None:
+    """``sbatch check.sh RUN/job.sbatch`` is another's job: it is neither shown nor cancelled."""
+    script = str(run.path / "job.sbatch")
+    for command, is_ours in (
+        (f"/home/me/check.sh {script}", False),
+        (f"{script} a /b", True),
+        ("/my runs/exp/job.sbatch", True),
+    ):
+        slurm = Again([("40", 9.0, command)], [row("40", "0", "RUNNING", command)])
+        assert (cancel_run(run, slurm) == ["40"]) is is_ours, command
+
+
+def test_a_requeue_is_newer_than_the_end_that_was_kept(run: Run) -> None:
+    """Slurm once told of a time limit, an admin requeued the job, and Slurm has forgotten it since."""
+    run_status(run, Slurm([row("12", "0", "TIMEOUT")]))
+    (run.path / "lives" / "n1.jsonl").write_text(life("12", 0, 5, '"exit": 1', restart=1))
+    assert jobs_and_states(run, Slurm())[0] == ("12_0", "TIMEOUT")
+    (run.path / "lives" / "n1.jsonl").write_text(life("12", 0, 9, '"exit": 0', restart=2))
+    assert jobs_and_states(run, Slurm())[0] == ("12_0", "COMPLETED")
 
 
 def test_the_last_submission_counts_that_lives_longest(run: Run) -> None:
@@ -67,44 +98,33 @@ def test_what_is_of_another_cluster_is_not_of_this_one(tmp_path: Path, run: Run)
     assert run_status(killed, Slurm()) == []
 
 
-def test_an_array_of_some_points_has_them_by_its_indices(tmp_path: Path) -> None:
+def test_an_array_of_some_points_has_them_by_its_indices(tmp_path: Path, make: Callable[..., Run]) -> None:
     """A recorded job of points 1 and 2 has tasks 0 and 1; what a task writes says its point."""
-    path = tmp_path / "runs" / "exp"
-    (tmp_path / "runs").mkdir()
-    create_run(path)
-    write_manifest(path, {"version": 1}, "", [["a=1"], ["a=2"], ["a=3"]])
-    Run(path).add_attempt(Attempt("lab", "12", 0.0, (1, 2)))
-    (path / "lives" / "n1.jsonl").write_text(life("12", 2, 3) + life("12", 2, 4, '"exit": 0'))
-    slurm = Slurm([row("12", "0", "RUNNING")])
-    assert [(item.point, item.job, item.state) for item in run_status(Run(path), slurm)] == [
+    sweep = make(tmp_path, points=[["a=1"], ["a=2"], ["a=3"]])
+    sweep.add_attempt(Attempt("lab", "12", 0.0, (1, 2)))
+    (sweep.path / "lives" / "n1.jsonl").write_text(life("12", 2, 3) + life("12", 2, 4, '"exit": 0'))
+    slurm = Slurm([row("12", "0", "RUNNING", str(sweep.path / "job.sbatch"))])
+    assert [(item.point, item.job, item.state) for item in run_status(sweep, slurm)] == [
         (1, "12_0", "RUNNING"),
         (2, "12_1", "COMPLETED"),
     ]
 
 
-def test_a_single_run_that_becomes_an_array_is_its_point(tmp_path: Path) -> None:
+def test_a_single_run_that_becomes_an_array_is_its_point(tmp_path: Path, make: Callable[..., Run]) -> None:
     """`sbatch --array=0-1 RUN/job.sbatch` of a single run: two tasks of the one point, and both are cancelled."""
-    path = tmp_path / "runs" / "single"
-    (tmp_path / "runs").mkdir()
-    create_run(path)
-    write_manifest(path, {"version": 1}, "", None)
-    script = str(path / "job.sbatch")
+    single = make(tmp_path)
+    script = str(single.path / "job.sbatch")
     slurm = Again([("40", 9.0, script)], [row("40", task, "RUNNING", script) for task in "01"])
-    assert jobs_and_states(Run(path), slurm) == [("40_1", "RUNNING")]
-    assert cancel_run(Run(path), slurm) == ["40"]
+    assert jobs_and_states(single, slurm) == [("40_1", "RUNNING")]
+    assert cancel_run(single, slurm) == ["40"]
 
 
-def test_a_job_that_ended_before_it_began_is_not_forgotten(tmp_path: Path) -> None:
+def test_a_job_that_ended_before_it_began_is_not_forgotten(tmp_path: Path, make: Callable[..., Run]) -> None:
     """Its submission could not be recorded, and it was cancelled while it waited: that is known when Slurm has forgotten it."""
-    path = tmp_path / "runs" / "single"
-    (tmp_path / "runs").mkdir()
-    create_run(path)
-    write_manifest(path, {"version": 1}, "", None)
-    script = str(path / "job.sbatch")
-    assert cancel_run(Run(path), Again([("40", 9.0, script)], [row("40", "N/A", "PENDING", script)])) == [
-        "40"
-    ]
-    assert jobs_and_states(Run(path), Slurm()) == [("40", "CANCELLED")]
-    assert [item.state for item in kept_status(Run(path))] == ["CANCELLED"]
-    Run(path).add_attempt(Attempt("lab", "12", 5.0, None))
-    assert jobs_and_states(Run(path), Slurm([row("12", "N/A", "FAILED", script)])) == [("12", "FAILED")]
+    single = make(tmp_path)
+    script = str(single.path / "job.sbatch")
+    assert cancel_run(single, Again([("40", 9.0, script)], [row("40", "N/A", "PENDING", script)])) == ["40"]
+    assert jobs_and_states(single, Slurm()) == [("40", "CANCELLED")]
+    assert [item.state for item in kept_status(single)] == ["CANCELLED"]
+    single.add_attempt(Attempt("lab", "12", 5.0, None))
+    assert jobs_and_states(single, Slurm([row("12", "N/A", "FAILED", script)])) == [("12", "FAILED")]
