@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import RunNotFoundError, SlurmUnavailableError
 from slurmkit.launch.jobs import jobs_of, kept_jobs
@@ -72,13 +72,11 @@ def _status(jobs: Jobs, name: str, *, asked: bool = True) -> PointStatus:
     life = jobs.lives.get((name.partition("_")[0], point))
     if state is not None and state.source:
         return _told(point, state)
-    if kept is not None and (
-        life is None or life.restart <= kept.restarts
-    ):  # else somebody requeued it since
+    is_last = life is None or kept is None or life.restart <= kept.restarts  # else somebody requeued it since
+    if kept is not None and is_last:
         return kept
-    if not asked and (life is None or life.exit is None):
-        return PointStatus(point, name, "UNKNOWN", "slurmctld does not answer", "", 0, "none")
-    return _from_life(point, name, life, accounting_is_away=state is not None or not asked)
+    silence = _SILENT if not asked else _FORGOTTEN if state is None else _UNTOLD
+    return _from_life(point, name, life, silence)
 
 
 def _of_point(run: Run, statuses: list[PointStatus], point: int | None) -> list[PointStatus]:
@@ -109,20 +107,34 @@ def _told(point: int, state: TaskState) -> PointStatus:
     return PointStatus(point, state.name, state.state, reason, state.nodes, state.restarts, state.source)
 
 
-def _from_life(point: int, name: str, life: Life | None, *, accounting_is_away: bool) -> PointStatus:
-    """What the batch script's own record tells; where accounting may know more later, that is said."""
+class _Silence(NamedTuple):
+    """Why Slurm tells nothing of a job, in words."""
+
+    state: str
+    """Of a job that left no record of its end."""
+    of_job: str
+    of_cause: str
+
+
+_FORGOTTEN = _Silence("LOST", "Slurm does not know it", "Slurm has forgotten why")
+_UNTOLD = _Silence(
+    "LOST",
+    "slurmctld has forgotten it, accounting does not answer",
+    "slurmctld has forgotten why, and accounting does not answer",
+)
+_SILENT = _Silence("UNKNOWN", "slurmctld does not answer", "slurmctld does not answer")
+
+
+def _from_life(point: int, name: str, life: Life | None, silence: _Silence) -> PointStatus:
+    """What the batch script's own record tells, and why Slurm does not."""
     restarts = 0 if life is None else life.restart
     if life is None or life.exit is None:
-        forgot = "Slurm does not know it"
-        if accounting_is_away:
-            forgot = "slurmctld has forgotten it, accounting does not answer"
         left = "it left no record" if life is None else "it began, and left no record of its end"
-        return PointStatus(point, name, "LOST", f"{forgot}, and {left}", "", restarts, "none")
+        reason = f"{silence.of_job}, and {left}"
+        return PointStatus(point, name, silence.state, reason, "", restarts, "none")
     if life.terminated:
         # Cancelled, out of time, or requeued and then cancelled while it waited: nobody remembers which.
-        forgot = "slurmctld has forgotten why, and accounting does not answer"
-        why = forgot if accounting_is_away else "Slurm has forgotten why"
-        reason = f"SIGTERM came, exit code {life.exit}; {why}"
+        reason = f"SIGTERM came, exit code {life.exit}; {silence.of_cause}"
         return PointStatus(point, name, "STOPPED", reason, "", restarts, "lives")
     state, reason = ("COMPLETED", "") if life.exit == 0 else ("FAILED", f"exit code {life.exit}")
     return PointStatus(point, name, state, reason, "", restarts, "lives")

@@ -36,6 +36,7 @@ class Slurm:
 
     def script(self, job_id: str) -> str | None:
         assert job_id == "12"
+        assert self._queue, "of a job that the queue does not show nobody needs the script"
         return self._kept
 
     def queue(self, job_ids: Sequence[str]) -> list[Mapping[str, str]]:

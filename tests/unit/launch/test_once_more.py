@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from fakes import Again, Slurm, jobs_and_states, life, row
 
+from slurmkit.cli.status import status_command
 from slurmkit.errors import ConfigError
 from slurmkit.launch.ledger import Attempt, Run, create_run, write_manifest
 from slurmkit.launch.watch import cancel_run, kept_status, run_status
@@ -52,6 +54,41 @@ def test_a_script_that_was_given_ours_as_a_word_is_not_ours(run: Run) -> None:
     ):
         slurm = Again([("40", 9.0, command)], [row("40", "0", "RUNNING", command)])
         assert (cancel_run(run, slurm) == ["40"]) is is_ours, command
+
+
+def test_a_run_in_a_folder_of_an_odd_name_is_known_by_its_own_path(
+    tmp_path: Path, make: Callable[..., Run]
+) -> None:
+    """A folder whose name ends with a blank: what looks like a script and its first word is a path."""
+    (tmp_path / "odd ").mkdir()
+    odd = make(tmp_path / "odd " / "runs")
+    script = str(odd.path / "job.sbatch")
+    assert jobs_and_states(odd, Again([("40", 9.0, script)], [row("40", "N/A", "RUNNING", script)])) == [
+        ("40", "RUNNING")
+    ]
+
+
+def test_a_requeue_does_not_make_a_submission_newer(run: Run) -> None:
+    """Slurm counts the time of submission anew at each requeue: what began first in the folder is older all the same."""
+    script = str(run.path / "job.sbatch")
+    (run.path / "lives" / "n1.jsonl").write_text(life("40", 0, 5))
+    run.add_attempt(Attempt("lab", "50", 20.0, (0,)))
+    rows = [row("40", "0", "FAILED", script), row("50", "0", "FAILED", script)]
+    assert jobs_and_states(run, Again([("40", 30.0, script)], rows))[0] == ("50_0", "FAILED")
+
+
+def test_status_says_how_what_is_lost_is_submitted_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command, for the points that are lost alone; nothing where none is."""
+    script = str(run.path / "job.sbatch")
+    rows = [row("12", str(task), "COMPLETED", script) for task in range(3)]
+
+    def said(slurm: Slurm) -> str:
+        monkeypatch.setattr("slurmkit.open_client", lambda: slurm)
+        done = CliRunner().invoke(status_command, [str(run.path)], standalone_mode=False)
+        return done.stderr
+
+    assert f"submitted again with: sbatch --chdir=. --array=0,2 {script}" in said(Slurm(rows[1:2]))
+    assert "again" not in said(Slurm(rows))
 
 
 def test_a_requeue_is_newer_than_the_end_that_was_kept(run: Run) -> None:

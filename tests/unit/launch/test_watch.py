@@ -76,6 +76,15 @@ def test_without_slurm_the_folder_tells_what_it_knows(run: Run) -> None:
         ("12_2", "UNKNOWN"),
     ]
     assert not any(map(is_live, kept_status(run)))
+    assert (
+        kept_status(run)[2].reason == "slurmctld does not answer, and it began, and left no record of its end"
+    )
+    (run.path / "lives" / "n2.jsonl").write_text(life("12", 2, 4, '"exit": 0, "term": 1'))
+    stopped = kept_status(run)[2]
+    assert (stopped.state, stopped.reason) == (
+        "STOPPED",
+        "SIGTERM came, exit code 0; slurmctld does not answer",
+    )
     with pytest.raises(RunNotFoundError, match="no point 9"):
         kept_status(run, 9)
 

@@ -44,3 +44,16 @@ def test_a_point_that_is_not_there_is_said(points: Path, index: str) -> None:
     done = read(points, index)
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["1", "[]", "{", '{"index": 0}', '{"index": 0, "overrides": 3}', '{"index": 0, "overrides": null}'],
+)
+def test_a_line_that_is_no_point_is_one_line_of_an_error(tmp_path: Path, line: str) -> None:
+    """Whatever somebody wrote into the file: the task fails with its reason, and no traceback."""
+    (tmp_path / "points.jsonl").write_text(f"{line}\n")
+    done = read(tmp_path / "points.jsonl", "0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("slurmkit: ")
+    assert done.stderr.count("\n") == 1

@@ -182,6 +182,26 @@ def test_a_planted_pickle_is_not_run(tmp_path: Path) -> None:
     assert not trap.exists()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"aliases": []}',
+        b'{"aliases": {"a": "nope"}}',
+        b'{"aliases": {"a": []}}',
+    ],
+)
+def test_a_state_of_another_shape_is_an_error_of_the_checkpoint(text: bytes) -> None:
+    """JSON or not: what this trainer does not write is said to be that."""
+    files = {**saved(*small(OptimConfig())), state.STATE: text}
+    with pytest.raises(CheckpointError, match="is not what this trainer writes"):
+        state.unpack(files)
+
+
 def test_what_is_no_json_is_refused_at_the_save() -> None:
     """An optimizer that keeps an object cannot be saved without pickle, and the save says so."""
     model, optimizer = small()
