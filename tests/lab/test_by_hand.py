@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from command import ONE, call, command, job_of, slurmkit, status, submit, wait_ended, wait_idle, wait_printed
+from command import (
+    ONE,
+    call,
+    command,
+    job_of,
+    log_of,
+    slurmkit,
+    status,
+    submit,
+    wait_ended,
+    wait_idle,
+    wait_printed,
+)
 from polling import wait_until
 
 from slurmkit.launch.ledger import Run
@@ -95,17 +107,18 @@ def test_a_sweep_by_hand(lab: Lab, tmp_path: Path) -> None:
 
 def test_the_script_of_a_run_once_more(lab: Lab, tmp_path: Path) -> None:
     """`sbatch RUN/job.sbatch` after a failure: status and cancel mean the new job, from before it has begun."""
-    body = command("bash", "-c", "test -e ready && exec sleep 300")
+    body = command("bash", "-c", "test -e ready && echo up && exec sleep 300")
     submit(lab, tmp_path, *ONE, body)
     assert wait_ended(lab, tmp_path) == ["FAILED"]
     (tmp_path / "ready").touch()
     (run,) = (tmp_path / "runs").glob("experiment-*")
-    job = sbatch(lab, run / "job.sbatch", "--hold")
+    job = sbatch(lab, run / "job.sbatch", "--hold", f"--chdir={tmp_path}")
     for word in ("last", job):
         (point,) = status(lab, tmp_path, word)
         assert (point["job"], point["state"]) == (job, "PENDING")
     lab.run(["scontrol", "release", job])
-    wait_until(lambda: status(lab, tmp_path)[0]["state"] == "RUNNING", 60, "the second job to run")
+    wait_printed(log_of(run), "up\n")
+    assert status(lab, tmp_path)[0]["state"] == "RUNNING"
     assert f"cancelled job {job}" in slurmkit(lab, tmp_path, "cancel", "last").stderr
     assert wait_ended(lab, tmp_path) == ["CANCELLED"]
 
